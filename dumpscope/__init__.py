@@ -1,0 +1,1 @@
+"""Find the operator that went wrong first in Ascend NPU dumps."""
