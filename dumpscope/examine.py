@@ -1,0 +1,249 @@
+"""One dump file in, one plain result out.
+
+This is what a worker does: open the file, ask which reader knows it, read its records and
+measure every tensor. A damaged file gives a result with failures, never an exception; anything
+else that is raised here is a bug. The result holds no open file and no array, so it may travel
+to another process or machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from dumpscope.dtypes import dtype_named
+from dumpscope.errors import DumpReadError, UnsupportedDtypeError
+from dumpscope.model import (
+    DumpFile,
+    FileResult,
+    GraphNode,
+    OpRecord,
+    OverflowRecord,
+    ReadFailure,
+    StatsLevel,
+    TensorStats,
+    TensorSummary,
+)
+from dumpscope.naming import timestamp_ns
+from dumpscope.plugins import ReaderRegistry
+from dumpscope.readers.protocol import Execution, Reader, Record, TensorRecord
+from dumpscope.source import DumpSource, LocalSource, ReadBuffer
+from dumpscope.stats import measure
+
+__all__ = ["Examiner", "failure_of"]
+
+_NO_STATS = TensorStats(near_limit=None)
+_CLEAN = TensorStats()
+
+
+class Examiner:
+    """Examine files one after the other with one set of readers and one buffer.
+
+    Parameters
+    ----------
+    registry
+        The readers.
+    level
+        "screen" or "full" statistics.
+    near_limit_share
+        Share of the dtype's limit above which a value counts as near it.
+    reader
+        Name of the reader to use for every file, whatever they say themselves.
+    """
+
+    def __init__(
+        self,
+        registry: ReaderRegistry,
+        *,
+        level: StatsLevel = "screen",
+        near_limit_share: float = 0.9,
+        reader: str | None = None,
+        open_source: Callable[[DumpFile, ReadBuffer], AbstractContextManager[DumpSource]]
+        | None = None,
+    ) -> None:
+        self.registry = registry
+        self.level: StatsLevel = level
+        self.near_limit_share = near_limit_share
+        self.reader = reader
+        self._buffer = ReadBuffer()
+        self._open = open_source or LocalSource
+
+    def examine(self, file: DumpFile) -> FileResult:
+        """Read and measure one file."""
+        try:
+            with self._open(file, self._buffer) as source:
+                reader = self.registry.choose(source.head, file, self.reader)
+                if reader is None:
+                    return FileResult(file=file, known=False)
+                return self._collect(reader, source)
+        except DumpReadError as error:
+            return FileResult(file=file, failures=(failure_of(error, file, ""),))
+        except OSError as error:
+            return FileResult(file=file, failures=(_failure_of_os(error, file, ""),))
+
+    def examine_batch(self, files: Iterable[DumpFile]) -> list[FileResult]:
+        """Examine several small files in one go."""
+        return [self.examine(file) for file in files]
+
+    def _collect(self, reader: Reader, source: DumpSource) -> FileResult:
+        file = source.file
+        ops: list[OpRecord] = []
+        overflow: list[OverflowRecord] = []
+        graph: list[GraphNode] = []
+        failures: list[ReadFailure] = []
+        try:
+            for record in reader.read(source):
+                if isinstance(record, Execution):
+                    ops.append(self._measure_execution(record, file, reader.name, failures))
+                else:
+                    _sort_record(record, file, reader.name, overflow, graph, failures)
+        except DumpReadError as error:
+            failures.append(failure_of(error, file, reader.name))
+        except OSError as error:
+            failures.append(_failure_of_os(error, file, reader.name))
+        return FileResult(
+            file=file,
+            reader=reader.name,
+            auxiliary=bool(graph) and not ops,
+            ops=tuple(ops),
+            overflow=tuple(overflow),
+            graph=tuple(graph),
+            failures=tuple(failures),
+            bytes_read=source.size,
+        )
+
+    def _measure_execution(
+        self, execution: Execution, file: DumpFile, reader: str, failures: list[ReadFailure]
+    ) -> OpRecord:
+        place = file.place
+        device = place.device if execution.rank is None else execution.rank
+        stamp = execution.timestamp
+        tensors = []
+        for record in execution.tensors:
+            try:
+                tensors.append(self._measure_tensor(record))
+            except (DumpReadError, OSError) as error:
+                failures.append(
+                    failure_of(error, file, reader)
+                    if isinstance(error, DumpReadError)
+                    else _failure_of_os(error, file, reader)
+                )
+                tensors.append(_summary(record, _NO_STATS, unchecked="unreadable"))
+        return OpRecord(
+            op_type=execution.op_type,
+            op_name=execution.op_name,
+            tensors=tuple(tensors),
+            task_id=execution.task_id,
+            stream_id=execution.stream_id,
+            timestamp=stamp,
+            start_ns=None if stamp is None else timestamp_ns(stamp),
+            order=execution.order,
+            context_id=execution.context_id,
+            thread_id=execution.thread_id,
+            step=place.step if execution.step is None else execution.step,
+            device=device,
+            form=execution.form,
+            partial=execution.partial,
+            container=execution.container,
+            parent=execution.parent,
+            stack=execution.stack,
+            attributes=execution.attributes,
+            reader=reader,
+            file=file.relative,
+            place=place,
+        )
+
+    def _measure_tensor(self, record: TensorRecord) -> TensorSummary:
+        if record.unchecked is not None:
+            return _summary(record, _NO_STATS, unchecked=record.unchecked)
+        if record.stats is not None:
+            return _summary(record, record.stats, from_statistics=record.data is None)
+        if not record.dumped:
+            return _summary(record, _NO_STATS)
+        if record.data is None:
+            # An empty tensor or strings: nothing to check, hence nothing wrong.
+            return _summary(record, _CLEAN)
+        dtype = dtype_named(record.dtype)
+        if dtype.kind == "string":
+            return _summary(record, _CLEAN)
+        try:
+            measured = measure(
+                record.data,
+                dtype,
+                record.geometry,
+                level=self.level,
+                near_limit_share=self.near_limit_share,
+            )
+        except UnsupportedDtypeError:
+            return _summary(record, _NO_STATS, unchecked="unsupported_dtype")
+        return _summary(record, measured.stats, digest=measured.digest)
+
+
+def _summary(
+    record: TensorRecord,
+    stats: TensorStats,
+    *,
+    unchecked: str | None = None,
+    from_statistics: bool = False,
+    digest: str | None = None,
+) -> TensorSummary:
+    return TensorSummary(
+        role=record.role,
+        index=record.index,
+        dtype=record.dtype,
+        layout=record.geometry.layout,
+        shape=record.geometry.shape,
+        checked=unchecked is None and record.dumped,
+        dumped=record.dumped,
+        unchecked=unchecked,
+        size_bytes=record.size_bytes,
+        missing_bytes=record.missing_bytes,
+        address=record.address,
+        offset=record.offset,
+        from_statistics=from_statistics,
+        digest=digest,
+        name=record.name,
+        notes=record.notes,
+        stats=stats,
+    )
+
+
+def _sort_record(
+    record: Record,
+    file: DumpFile,
+    reader: str,
+    overflow: list[OverflowRecord],
+    graph: list[GraphNode],
+    failures: list[ReadFailure],
+) -> None:
+    """Put a record that is no execution where it belongs."""
+    if isinstance(record, OverflowRecord):
+        overflow.append(replace(record, file=file.relative, place=file.place))
+    elif isinstance(record, GraphNode):
+        graph.append(replace(record, file=file.relative))
+    elif isinstance(record, DumpReadError):
+        failures.append(failure_of(record, file, reader))
+
+
+def failure_of(error: DumpReadError, file: DumpFile, reader: str) -> ReadFailure:
+    """Turn a reader's exception into the result that a report shows."""
+    return ReadFailure(
+        file=error.path or file.relative,
+        reader=error.reader or reader,
+        error=type(error).__name__,
+        offset=error.offset,
+        message=error.message,
+    )
+
+
+def _failure_of_os(error: OSError, file: DumpFile, reader: str) -> ReadFailure:
+    text = error.strerror or os.strerror(error.errno or 0)
+    return ReadFailure(
+        file=file.relative,
+        reader=reader,
+        error=type(error).__name__,
+        offset=None,
+        message=f"cannot be read: {text}",
+    )
