@@ -1,0 +1,457 @@
+"""From folders to a stream of dump files.
+
+The walk reads one folder at a time in the order in which the system lists it and holds no list
+of files, so a million names in one folder cost no memory. It opens nothing but folders and
+their mapping.csv, never leaves the paths it was given, and reports what it could not see as
+`ReadFailure` in the same stream.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, TextIO, Union
+
+from dumpscope.errors import OptionsError
+from dumpscope.model import DumpFile, ReadFailure
+from dumpscope.naming import parse_name, read_mapping, real_name
+from dumpscope.places import place_of
+
+__all__ = ["MAX_DEPTH", "WALK", "Walker", "place_of", "resolve_roots", "walk"]
+
+MAX_DEPTH = 64
+"""How many levels of folders below a root are read."""
+
+WALK = "walk"
+"""What stands for the reader's name in failures of the walk."""
+
+_MAPPING = "mapping.csv"
+_MAX_MAPPING_BYTES = 64 << 20
+_MAX_MAPPING_LINE = 8192
+_STORE_FOLDER = ".dumpscope"
+_NO_COMPANIONS: Mapping[str, str] = MappingProxyType({})
+_DUMP_FILES = frozenset({"dump.json", "debug.json", "statistic.csv"})
+_DUMP_SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors")
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
+
+Found = Union[DumpFile, ReadFailure]
+
+
+class _Root(NamedTuple):
+    """One path to walk: where it is, what it is called below the common root, whose it is."""
+
+    path: str
+    real: str
+    relative: str
+    source: int
+    is_folder: bool
+
+
+class _Folder:
+    """A folder on the way down: its open descriptor and the subfolders still to be read."""
+
+    __slots__ = ("descriptor", "identity", "path", "real", "relative", "subfolders")
+
+    def __init__(self, descriptor: int, path: str, real: str, relative: str) -> None:
+        status = os.fstat(descriptor)
+        self.descriptor = descriptor
+        self.identity = (status.st_dev, status.st_ino)
+        self.path = path
+        self.real = real
+        self.relative = relative
+        self.subfolders: list[str] = []
+
+
+def resolve_roots(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, list[str]]:
+    """Make the paths of a command line absolute and free of repetitions.
+
+    Returns
+    -------
+    root : str
+        The folder to which names are relative: the path itself when it is a folder, its folder
+        when it is a file, and for several paths the deepest folder that holds them all.
+    paths : list of str
+        In the given order, without those that are or lie inside another one.
+
+    Raises
+    ------
+    OptionsError
+        There is no path, or one leads nowhere.
+    """
+    if not paths:
+        raise OptionsError("no path to scan: name a dump folder, a dump file or an acl.json")
+    kept: list[tuple[str, str]] = []
+    for given in paths:
+        path, real = _locate(os.fspath(given))
+        if any(_is_inside(real, other) for _, other in kept):
+            continue
+        kept = [(p, r) for p, r in kept if not _is_inside(r, real)]
+        kept.append((path, real))
+    absolute = [path for path, _ in kept]
+    root = os.path.commonpath(absolute)
+    if not os.path.isdir(root):
+        root = os.path.dirname(root)
+    return root, absolute
+
+
+def walk(
+    roots: Sequence[str | os.PathLike[str]], *, companions: Mapping[str, str] = _NO_COMPANIONS
+) -> Walker:
+    """Walk paths and yield what lies there.
+
+    Parameters
+    ----------
+    roots
+        Folders and files, as the user named them.
+    companions
+        File name -> folder beside it whose files belong to that file
+        (`{"dump.json": "dump_tensor_data"}`): where the file is, the folder is not offered.
+
+    Returns
+    -------
+    Walker
+        An iterator over `DumpFile` and `ReadFailure` with running totals.
+
+    Raises
+    ------
+    OptionsError
+        A path leads nowhere.
+    """
+    return Walker(roots, companions=companions)
+
+
+class Walker:
+    """The iterator that `walk` returns. It is walked once.
+
+    Attributes
+    ----------
+    root
+        The folder to which `DumpFile.relative` is relative.
+    files, bytes, folders
+        How many files were yielded so far, their size in bytes, and how many folders were read.
+    finished
+        Whether everything was walked: the totals are final then.
+    skipped
+        What was passed over, by kind: `link_inside` (its target is walked anyway),
+        `link_outside`, `link_circle`, `link_dangling`, `fifo`, `socket`, `device`, `loop` (a
+        folder mounted inside itself), `other`.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[str | os.PathLike[str]],
+        *,
+        companions: Mapping[str, str] = _NO_COMPANIONS,
+    ) -> None:
+        self.root, paths = resolve_roots(roots)
+        self.skipped: Counter[str] = Counter()
+        self.files = 0
+        self.bytes = 0
+        self.folders = 0
+        self.finished = False
+        self._companions = companions
+        self._roots = _name_roots(self.root, paths)
+        self._real_folders = [root.real for root in self._roots if root.is_folder]
+        self._stream = self._walk_roots()
+
+    def __iter__(self) -> Iterator[Found]:
+        return self._stream  # the generator itself: one call less for each file
+
+    def __next__(self) -> Found:
+        return next(self._stream)
+
+    def close(self) -> None:
+        """Stop walking and close the folders that are open."""
+        self._stream.close()
+
+    @property
+    def skipped_links(self) -> int:
+        """How many links were passed over."""
+        return sum(n for kind, n in self.skipped.items() if kind.startswith("link_"))
+
+    def _walk_roots(self) -> Generator[Found, None, None]:
+        for root in self._roots:
+            if root.is_folder:
+                yield from self._walk_tree(root)
+            else:
+                yield from self._offer_file(root)
+        self.finished = True
+
+    def _offer_file(self, root: _Root) -> Iterator[Found]:
+        """Yield a single file that the user named, be it behind a link."""
+        folder, name = os.path.split(root.real)
+        try:
+            status = os.stat(root.real, follow_symlinks=False)
+        except OSError as error:
+            yield _failure(root.relative, error)
+            return
+        if not stat.S_ISREG(status.st_mode):
+            self.skipped[_kind_of(status.st_mode)] += 1
+            return
+        try:
+            descriptor = os.open(folder, _OPEN_FOLDER)
+        except OSError:
+            mapping: dict[str, str] = {}  # a folder that may be passed through, not listed
+        else:
+            try:
+                mapping, failure = _load_mapping(descriptor, os.path.dirname(root.relative))
+            finally:
+                os.close(descriptor)
+            if failure is not None:
+                yield failure
+        self.files += 1
+        self.bytes += status.st_size
+        yield DumpFile(
+            path=root.real,
+            relative=root.relative,
+            name=real_name(name, mapping),
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            ctime_ns=status.st_ctime_ns,
+            inode=status.st_ino,
+            place=place_of(folder, root.source),
+        )
+
+    def _walk_tree(self, root: _Root) -> Iterator[Found]:
+        """Yield the files of one folder and of all below it, depth first."""
+        try:
+            top = _Folder(os.open(root.real, _OPEN_FOLDER), root.path, root.real, root.relative)
+        except OSError as error:
+            yield _failure(root.relative or ".", error)
+            return
+        stack = [top]
+        try:
+            yield from self._list_folder(top, root.source)
+            while stack:
+                parent = stack[-1]
+                if not parent.subfolders:
+                    os.close(stack.pop().descriptor)
+                    continue
+                name = parent.subfolders.pop()
+                relative = f"{parent.relative}/{name}" if parent.relative else name
+                if len(stack) > MAX_DEPTH:
+                    yield ReadFailure(
+                        relative,
+                        WALK,
+                        "DumpReadError",
+                        None,
+                        f"expected at most {MAX_DEPTH} levels of folders, found more: "
+                        "name this folder as a path of its own",
+                    )
+                    continue
+                try:
+                    descriptor = os.open(
+                        name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=parent.descriptor
+                    )
+                except OSError as error:
+                    yield _failure(relative, error)
+                    continue
+                folder = _Folder(
+                    descriptor, _join(parent.path, name), _join(parent.real, name), relative
+                )
+                if any(folder.identity == above.identity for above in stack):
+                    os.close(descriptor)
+                    self.skipped["loop"] += 1
+                    continue
+                stack.append(folder)
+                yield from self._list_folder(folder, root.source)
+        finally:
+            for folder in stack:
+                os.close(folder.descriptor)
+
+    def _list_folder(self, folder: _Folder, source: int) -> Iterator[Found]:
+        """Yield the files of one folder and note its subfolders."""
+        self.folders += 1
+        place = place_of(folder.real, source)
+        mapping, failure = _load_mapping(folder.descriptor, folder.relative)
+        if failure is not None:
+            yield failure
+        path_prefix = _join(folder.path, "")
+        prefix = f"{folder.relative}/" if folder.relative else ""
+        companions = self._companions
+        belonging: set[str] = set()
+        subfolders = folder.subfolders
+        try:
+            with os.scandir(folder.descriptor) as entries:
+                for entry in entries:
+                    name = entry.name
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            if name != _STORE_FOLDER:
+                                subfolders.append(name)
+                            continue
+                        status = entry.stat(follow_symlinks=False)
+                    except OSError as error:
+                        yield _failure(prefix + name, error)
+                        continue
+                    if not stat.S_ISREG(status.st_mode):
+                        failure = self._pass_over(folder, name, status.st_mode, mapping)
+                        if failure is not None:
+                            yield failure
+                        continue
+                    if name == _MAPPING:
+                        continue
+                    if name in companions:
+                        belonging.add(companions[name])
+                    size = status.st_size
+                    self.files += 1
+                    self.bytes += size
+                    yield DumpFile(
+                        path_prefix + name,
+                        prefix + name,
+                        real_name(name, mapping) if mapping else name,
+                        size,
+                        status.st_mtime_ns,
+                        status.st_ctime_ns,
+                        status.st_ino,
+                        place,
+                    )
+        except OSError as error:
+            yield _failure(folder.relative or ".", error)
+        if belonging:
+            subfolders[:] = [name for name in subfolders if name not in belonging]
+        subfolders.sort(reverse=True)  # they are taken from the end
+
+    def _pass_over(
+        self, folder: _Folder, name: str, mode: int, mapping: dict[str, str]
+    ) -> ReadFailure | None:
+        """Count what is neither a file nor a folder; a dangling link can be a lost dump."""
+        if not stat.S_ISLNK(mode):
+            self.skipped[_kind_of(mode)] += 1
+            return None
+        try:
+            os.stat(name, dir_fd=folder.descriptor)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                self.skipped["link_circle"] += 1
+                return None
+            if not _is_dump_name(real_name(name, mapping)):
+                self.skipped["link_dangling"] += 1
+                return None
+            return _failure(
+                _join(folder.relative, name) if folder.relative else name,
+                error,
+                "the link leads to a file that cannot be reached: ",
+            )
+        target = os.path.realpath(_join(folder.real, name))
+        if _is_inside(folder.real, target):
+            self.skipped["link_circle"] += 1
+        elif any(_is_inside(target, real) for real in self._real_folders):
+            self.skipped["link_inside"] += 1
+        else:
+            self.skipped["link_outside"] += 1
+        return None
+
+
+def _locate(given: str | bytes) -> tuple[str, str]:
+    """Return a path made absolute as the user wrote it, and with its links resolved."""
+    name = os.fsdecode(given)
+    if not name or "\0" in name:
+        raise OptionsError(f"{name!r} is no path")
+    try:
+        os.stat(name)
+        real = os.path.realpath(name, strict=True)
+    except OSError as error:
+        raise OptionsError(f"{name!r} cannot be scanned: {_reason(error)}") from error
+    path = os.path.abspath(name)
+    # abspath takes "link/.." away, which may lead elsewhere than the link's parent.
+    return (path if os.path.realpath(path) == real else real), real
+
+
+def _name_roots(root: str, paths: Sequence[str]) -> list[_Root]:
+    """Number the paths. Files that are named one by one share the number of their folder."""
+    named: list[_Root] = []
+    source_of_folder: dict[str, int] = {}
+    for index, path in enumerate(paths):
+        real = os.path.realpath(path)
+        is_folder = os.path.isdir(real)
+        source = index if is_folder else source_of_folder.setdefault(os.path.dirname(real), index)
+        relative = os.path.relpath(path, root)
+        named.append(_Root(path, real, "" if relative == "." else relative, source, is_folder))
+    return named
+
+
+def _load_mapping(descriptor: int, relative: str) -> tuple[dict[str, str], ReadFailure | None]:
+    """Read the mapping.csv of an open folder, if it has one."""
+    try:
+        file = os.open(
+            _MAPPING, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor
+        )
+    except FileNotFoundError:
+        return {}, None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link, which is not followed
+            return {}, None
+        return {}, _failure(_join(relative, _MAPPING) if relative else _MAPPING, error)
+    name = _join(relative, _MAPPING) if relative else _MAPPING
+    with os.fdopen(file, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                return {}, None
+            mapping = read_mapping(_bounded_lines(lines))
+        except OSError as error:
+            return {}, _failure(name, error)
+    if status.st_size > _MAX_MAPPING_BYTES:
+        return mapping, ReadFailure(
+            name,
+            WALK,
+            "DumpReadError",
+            _MAX_MAPPING_BYTES,
+            f"expected at most {_MAX_MAPPING_BYTES} bytes, found {status.st_size}: "
+            "real names after them are not known",
+        )
+    return mapping, None
+
+
+def _bounded_lines(lines: TextIO) -> Iterator[str]:
+    """Yield the lines that are not absurdly long, up to the bound on the file."""
+    left = _MAX_MAPPING_BYTES
+    begun = False
+    while left > 0:
+        line = lines.readline(_MAX_MAPPING_LINE)
+        if not line:
+            return
+        left -= len(line)
+        complete = line.endswith("\n")
+        if not begun and (complete or len(line) < _MAX_MAPPING_LINE):
+            yield line
+        begun = not complete
+
+
+def _is_dump_name(name: str) -> bool:
+    """Say whether a name alone lets one expect a dump behind it."""
+    return (
+        name in _DUMP_FILES or name.endswith(_DUMP_SUFFIXES) or parse_name(name) is not None
+    )
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Say whether a resolved path is a resolved folder or lies below it."""
+    return path == folder or path.startswith(_join(folder, ""))
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}{name}" if folder.endswith("/") else f"{folder}/{name}"
+
+
+def _kind_of(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "fifo"
+    if stat.S_ISSOCK(mode):
+        return "socket"
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        return "device"
+    return "other"
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def _failure(relative: str, error: OSError, before: str = "") -> ReadFailure:
+    return ReadFailure(relative, WALK, type(error).__name__, None, f"{before}{_reason(error)}")
