@@ -81,11 +81,11 @@ docs-check: ## check that links lead somewhere and that the generated parts are 
 
 fixtures: ## write the synthetic fixtures anew
 	$(call environment,test)
-	@$(PY) fixtures/generate.py
+	@$(PY) -m fixtures.generate
 
 fixtures-check: ## check that generating the fixtures again gives no difference
 	$(call environment,test)
-	@$(PY) fixtures/generate.py --check
+	@$(PY) -m fixtures.generate --check
 
 bench: ## measure what docs/benchmarks.md promises (BENCH_ARGS="--quick" for a short run)
 	$(call environment,test)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVES = ROOT.parent / "shared" / "corpus"
-NO_CORPUS = "the corpus of real dumps is not here (set DUMPSCOPE_CORPUS or provide ../shared/corpus)"
+NO_CORPUS = "no corpus of real dumps here (DUMPSCOPE_CORPUS or ../shared/corpus)"
 
 # Bounded, and the same on every machine: nothing here may depend on how fast it is.
 settings.register_profile(
