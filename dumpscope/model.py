@@ -139,6 +139,8 @@ class Place:
 
     `source` numbers the PATH argument below which the file lies: equal device numbers below
     different paths are different devices. `run` is the {time} folder (14 digits) or `None`.
+    `process` is the pid that a folder names (msprobe's proc{pid}, ATB): without a rank, two
+    processes are two devices.
     """
 
     source: int = 0
@@ -149,6 +151,7 @@ class Place:
     host: str | None = None
     model_name: str | None = None
     model_id: int | None = None
+    process: int | None = None
 
     @property
     def device(self) -> int | None:

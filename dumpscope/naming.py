@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from types import MappingProxyType
 
 from dumpscope.model import DumpName, Role
 
@@ -61,6 +62,8 @@ _DTYPE = re.compile(
 
 _UNKNOWN_IDS = frozenset({0xFFFF, 0xFFFFFFFF})
 """What writers put where they do not know a task or stream id (16 or 32 bits of ones)."""
+
+_ROLES: Mapping[str, Role] = MappingProxyType({"input": "input", "output": "output"})
 
 _MAX_MAPPED_NAME = 4096
 _HASH = re.compile(r"[0-9]{1,24}|[0-9a-fA-F]{32}(?:\.[A-Za-z0-9]{1,8})?")
@@ -216,9 +219,7 @@ def _finish(
 ) -> DumpName:
     """Build the name with its rarer fields."""
     kind, slot, middle, suffix = tail
-    role: Role | None = None
-    if kind == "input" or kind == "output":
-        role = kind
+    role = _ROLES.get(kind or "")
     layout, dtype, shape = _describe_tensor(middle or "")
     return DumpName(
         op_type=op_type,
@@ -277,7 +278,7 @@ def _date_ns(date: int, milliseconds: int) -> int | None:
     rest, day = divmod(rest, 100)
     year, month = divmod(rest, 100)
     try:
-        moment = datetime(year, month, day, hour, minute, second)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     except ValueError:
         return None
     return timegm(moment.timetuple()) * 1_000_000_000 + milliseconds * 1_000_000

@@ -225,7 +225,7 @@ class Walker:
             return
         stack = [top]
         try:
-            yield from self._list_folder(top, root.source)
+            yield from self._list_folder(top, root)
             while stack:
                 parent = stack[-1]
                 if not parent.subfolders:
@@ -258,15 +258,15 @@ class Walker:
                     self.skipped["loop"] += 1
                     continue
                 stack.append(folder)
-                yield from self._list_folder(folder, root.source)
+                yield from self._list_folder(folder, root)
         finally:
             for folder in stack:
                 os.close(folder.descriptor)
 
-    def _list_folder(self, folder: _Folder, source: int) -> Iterator[Found]:
+    def _list_folder(self, folder: _Folder, root: _Root) -> Iterator[Found]:
         """Yield the files of one folder and note its subfolders."""
         self.folders += 1
-        place = place_of(folder.real, source)
+        place = place_of(folder.real, root.source, root.real)
         mapping, failure = _load_mapping(folder.descriptor, folder.relative)
         if failure is not None:
             yield failure
