@@ -45,7 +45,8 @@ __all__ = [
 class TensorData(Protocol):
     """Where the bytes of one tensor are. `nbytes` is their number."""
 
-    nbytes: int
+    @property
+    def nbytes(self) -> int: ...
 
     def blocks(self) -> Iterator[memoryview]:
         """Yield the bytes from the start in consecutive blocks, each valid until the next."""

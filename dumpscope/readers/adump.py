@@ -1,0 +1,387 @@
+"""The operator dump of CANN ("adump"): one file is one execution of one operator.
+
+Sources: `dump_data.proto` and `dump_task.proto` with the code that fills them in the public CANN
+repositories. All integers are little-endian, every `size` is in bytes.
+
+=========  ======================================================================================
+offset     what
+=========  ======================================================================================
+0          u64 H, length of the header
+8          H bytes: the protobuf message `DumpData` (version 2.0; its fields: `adump_schema`)
+8 + H      the bytes of every input, then output, then buffer, then space, in message order, each
+           as many as its `size` says
+=========  ======================================================================================
+
+What the writers do with it:
+
+- A `size` above shape × itemsize is allocation padding; below it the tensor is cut off, except
+  in FFTS+ dumps, whose header may describe the whole tensor while the file holds the slice of
+  one thread: attribute 0 then lists the slices (`adump_slices`).
+- An empty shape with bytes is a scalar. A 0 in the shape is an empty tensor. An input that has a
+  shape and no bytes was not dumped.
+- One writer announces the sizes of tensors whose address is 0 but writes no bytes for them: so
+  it is where a file is short by exactly these, and other entries of it do have addresses.
+- Exception dumps describe raw memory (data type 0) and list among the inputs what is no tensor
+  (`input_type`: 0-3 are tensors, the rest workspaces, logs, tiling data, stacks and so on).
+- Dims of -1 (stored as 2**64 - 1) are dynamic: the bytes are then checked without a shape.
+- Version 1 files are the message alone, with the bytes inside it (`adump_wire`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from math import prod
+from types import MappingProxyType
+
+from dumpscope.dtypes import Dtype, dtype_of_code
+from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
+from dumpscope.layouts import Geometry, groups_of, layout_name, plain, plan_geometry
+from dumpscope.model import DumpFile, DumpName, Match, Role
+from dumpscope.naming import parse_name
+from dumpscope.readers.adump_header import (
+    DumpHeader,
+    find_fitting_length,
+    has_dump_content,
+    is_overflow_file,
+    open_header,
+)
+from dumpscope.readers.adump_schema import Header, HeaderInput, HeaderOutput
+from dumpscope.readers.adump_slices import slice_shape
+from dumpscope.readers.protocol import Execution, FileSlice, Record, TensorRecord
+from dumpscope.source import DumpSource
+
+__all__ = ["AdumpReader"]
+
+_MAX_TENSORS = 1 << 14
+_MAX_DIMS = 32
+"""What numpy takes in every version that is supported."""
+_MAX_NUMBER = (1 << 63) - 1
+_MAX_TEXT = 1 << 16
+
+_LAST_TENSOR_TYPE = 3
+"""Inputs of a higher `input_type` are no tensors."""
+
+_UNKNOWN_SIZE = -1
+
+
+class AdumpReader:
+    """Reads operator dumps and exception dumps of CANN."""
+
+    name = "adump"
+    formats = "CANN operator dumps and exception dumps"
+    versions = "version 1 (bytes inside the message), 2.0"
+    companions: Mapping[str, str] = MappingProxyType({})
+
+    def sniff(self, head: bytes, file: DumpFile) -> Match:
+        name = file.name
+        if is_overflow_file(name):
+            return Match.NONE
+        if has_dump_content(head, file.size):
+            return Match.CONTENT
+        parsed = parse_name(name)
+        return Match.NAME if parsed is not None and not parsed.suffix else Match.NONE
+
+    def read(self, source: DumpSource) -> Iterator[Record]:
+        dump = open_header(source, self.name)
+        header = dump.header
+        inputs = header.input
+        outputs = header.output
+        count = len(inputs) + len(outputs)
+        if count > _MAX_TENSORS:
+            raise CorruptDumpError(
+                f"expected at most {_MAX_TENSORS} tensors of one operator, found {count}",
+                path=source.file.relative,
+                reader=self.name,
+                offset=8,
+            )
+        name = parse_name(source.file.name)
+        body = _Body(source, dump, name, self.name)
+        for index, entry in enumerate(inputs):
+            body.take(index, entry, "input", entry.input_type <= _LAST_TENSOR_TYPE)
+        for index, result in enumerate(outputs):
+            origin = result.original_op.format if result.HasField("original_op") else None
+            body.take(index, result, "output", True, origin)
+        body.note_trailing(count)
+        yield _describe_execution(header, source.file, name, body.tensors)
+        yield from body.errors
+
+
+class _Body:
+    """The bytes behind a header, taken entry by entry."""
+
+    def __init__(
+        self, source: DumpSource, dump: DumpHeader, name: DumpName | None, reader: str
+    ) -> None:
+        self.source = source
+        self.dump = dump
+        self.name = name
+        self.reader = reader
+        self.tensors: list[TensorRecord] = []
+        self.errors: list[DumpReadError] = []
+        self.trailing = 0
+        self.has_addresses = False
+        self.skips_unaddressed = False
+        self.next = dump.body
+        if dump.inline is None:
+            self._compare_sizes()
+
+    def _compare_sizes(self) -> None:
+        """Compare what the header announces with what the file holds."""
+        header = self.dump.header
+        body = self.dump.body
+        total = unaddressed = 0
+        for entries in (header.input, header.output):
+            for entry in entries:
+                size = entry.size
+                total += size
+                if entry.address:
+                    self.has_addresses = True
+                else:
+                    unaddressed += size
+        for spans in (header.buffer, header.space):
+            for span in spans:
+                total += span.size
+        missing = body + total - self.source.size
+        if not missing:
+            return
+        if self.has_addresses and missing == unaddressed:
+            self.skips_unaddressed = True
+            return
+        fitting = find_fitting_length(self.source, body - 8, missing)
+        if fitting is not None:
+            raise CorruptDumpError(
+                f"expected {fitting} as the header's length, with which its sizes fill the file, "
+                f"found {body - 8}: the first 8 bytes are damaged",
+                path=self.source.file.relative,
+                reader=self.reader,
+                offset=0,
+            )
+        if missing < 0:
+            self.trailing = -missing
+        else:
+            self._report(
+                f"expected {body + total} bytes by the sizes in the header, found "
+                f"{self.source.size}: the end of the data is missing",
+                self.source.size,
+            )
+
+    def take(
+        self,
+        index: int,
+        entry: HeaderInput | HeaderOutput,
+        role: Role,
+        wanted: bool,
+        origin: int | None = None,
+    ) -> None:
+        """Describe the next entry (if it is a tensor) and move past its bytes."""
+        size = entry.size
+        start = self.next
+        if self.dump.inline is not None:
+            places = self.dump.inline.inputs if role == "input" else self.dump.inline.outputs
+            start, present = places[index]
+            if size > present:
+                self._report(
+                    f"{role} {index}: expected {size} bytes in its data field, found {present}",
+                    start,
+                )
+            size = size or present
+            present = min(size, present)
+        elif self.skips_unaddressed and not entry.address:
+            size = present = 0
+        else:
+            left = self.source.size - start
+            present = size if size <= left else max(left, 0)
+            self.next = start + size
+        if not wanted:
+            return
+        shape = tuple(entry.shape.dim)
+        dtype, geometry, needed = _plan(
+            entry.data_type,
+            entry.format,
+            shape,
+            tuple(entry.original_shape.dim),
+            entry.sub_format,
+            origin,
+        )
+        address = entry.address
+        record = TensorRecord(
+            role,
+            index,
+            dtype.name,
+            geometry,
+            size_bytes=min(size, _MAX_NUMBER),
+            address=address if address <= _MAX_NUMBER else 0,
+            offset=min(entry.offset, _MAX_NUMBER),
+        )
+        self.tensors.append(record)
+        if 0 < needed <= present:  # as it should be, and by far the most frequent
+            record.data = FileSlice(self.source, start, needed)
+            if needed < present:
+                record.notes = (f"surplus_bytes:{present - needed}",)
+        elif size:
+            self._take_unusual(record, dtype, needed, size, start, present)
+        elif 0 in shape:
+            pass  # an empty tensor: nothing to check
+        elif role == "input" or not shape or self._is_left_out(entry):
+            record.dumped = False
+        else:
+            record.unchecked = "truncated"
+            if needed > 0:
+                self._report_short(record, dtype, needed, 0, start)
+                record.missing_bytes = min(needed, _MAX_NUMBER)
+
+    def _is_left_out(self, entry: HeaderInput | HeaderOutput) -> bool:
+        """Say whether the writer left the entry's bytes out on purpose: it had no address."""
+        return self.has_addresses and not entry.address
+
+    def _take_unusual(
+        self, record: TensorRecord, dtype: Dtype, needed: int, size: int, start: int, present: int
+    ) -> None:
+        """Describe a tensor whose type is not known, or whose bytes do not match its shape."""
+        nbytes = present
+        if not dtype.decodable:
+            if dtype.kind != "string":
+                record.unchecked = _say_why_opaque(dtype)
+            elif present < size:
+                record.unchecked = "truncated"
+            record.missing_bytes = min(size - present, _MAX_NUMBER)
+        elif needed == 0:
+            nbytes = 0
+            record.notes = (f"surplus_bytes:{present}",)
+        else:
+            if needed > size:
+                shape = slice_shape(self.dump.header, record.role, record.index, self.name)
+                asked = 0 if shape is None else dtype.nbytes(prod(shape))
+                if shape is not None and 0 < asked <= size:
+                    record.geometry = plain(shape, record.geometry.layout)
+                    record.notes = ("slice_of_thread",)
+                    needed = asked
+                else:
+                    self._report_short(record, dtype, needed, size, start)
+            elif needed == _UNKNOWN_SIZE:
+                needed = size
+                record.notes = ("shape_unknown",)
+            nbytes = min(needed, present)
+            if nbytes < needed:
+                record.missing_bytes = min(needed - nbytes, _MAX_NUMBER)
+            if dtype.bits >= 8:
+                nbytes -= nbytes % (dtype.bits // 8)
+            if not nbytes:
+                record.unchecked = "truncated"
+            if record.geometry is _SHAPELESS:
+                record.geometry = plain((nbytes * 8 // dtype.bits,))
+            elif needed < present:
+                record.notes += (f"surplus_bytes:{present - needed}",)
+        record.data = FileSlice(self.source, start, nbytes)
+
+    def note_trailing(self, entries: int) -> None:
+        """Say that bytes follow the last entry."""
+        if not self.trailing:
+            return
+        if self.tensors:
+            self.tensors[-1].notes += (f"trailing_bytes:{self.trailing}",)
+        elif not entries:
+            self._report(
+                f"expected the end of the file behind a header without tensors, found "
+                f"{self.trailing} more bytes: the header is damaged",
+                self.dump.body,
+                CorruptDumpError,
+            )
+
+    def _report_short(
+        self, record: TensorRecord, dtype: Dtype, needed: int, size: int, start: int
+    ) -> None:
+        count = needed * 8 // dtype.bits
+        self._report(
+            f"{record.role} {record.index}: expected {needed} bytes for {count} elements of "
+            f"{dtype.name}, found a size of {size}: it was cut off when it was dumped",
+            start,
+        )
+
+    def _report(
+        self, message: str, offset: int, kind: type[DumpReadError] = TruncatedDumpError
+    ) -> None:
+        self.errors.append(
+            kind(message, path=self.source.file.relative, reader=self.reader, offset=offset)
+        )
+
+
+_SHAPELESS = plain((0,))
+"""Stands for a shape that no tensor can have."""
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    data_type: int,
+    layout_code: int,
+    shape: tuple[int, ...],
+    original_shape: tuple[int, ...],
+    sub_format: int,
+    origin_code: int | None,
+) -> tuple[Dtype, Geometry, int]:
+    """Plan dtype, geometry, and how many bytes the shape asks for.
+
+    The bytes are `_UNKNOWN_SIZE` where dims are not known, 0 where the type's size is not. The
+    geometry of a shape that no array can have is `_SHAPELESS`.
+    """
+    dtype = dtype_of_code(data_type)
+    if any(dim > _MAX_NUMBER for dim in shape):
+        return dtype, _SHAPELESS, _UNKNOWN_SIZE if dtype.decodable else 0
+    needed = dtype.nbytes(prod(shape)) if dtype.decodable else 0
+    if len(shape) > _MAX_DIMS or prod(dim for dim in shape if dim) > _MAX_NUMBER:
+        return dtype, _SHAPELESS, needed
+    if len(original_shape) > _MAX_DIMS or prod(dim for dim in original_shape if dim) > _MAX_NUMBER:
+        original_shape = ()
+    geometry = plan_geometry(
+        layout_name(layout_code),
+        shape,
+        original_shape or None,
+        origin_layout=None if origin_code is None else layout_name(origin_code),
+        groups=sub_format if sub_format > 1 else groups_of(layout_code),
+    )
+    return dtype, geometry, needed
+
+
+def _say_why_opaque(dtype: Dtype) -> str:
+    """Return the reason code for a type whose values cannot be read."""
+    if dtype.name == "undefined":
+        return "undefined_dtype"
+    return "unknown_dtype" if dtype.name.startswith("dtype") else "unsupported_dtype"
+
+
+def _describe_execution(
+    header: Header, file: DumpFile, name: DumpName | None, tensors: list[TensorRecord]
+) -> Execution:
+    op_name = _text(header.op_name)
+    roles = {tensor.role for tensor in tensors}
+    attributes = tuple((_text(item.name), _text(item.value)) for item in header.attr)
+    if header.dfx_message:
+        attributes += (("dfx_message", _text(header.dfx_message)),)
+    if name is None:
+        time = header.dump_time
+        return Execution(
+            "",
+            op_name or file.name,
+            tensors,
+            timestamp=time if 0 < time <= _MAX_NUMBER else None,
+            partial=len(roles) == 1,
+            attributes=attributes,
+        )
+    return Execution(
+        name.op_type,
+        op_name or name.op_name,
+        tensors,
+        name.task_id,
+        name.stream_id,
+        name.timestamp,
+        name.context_id,
+        name.thread_id,
+        partial=len(roles) == 1,
+        attributes=attributes,
+    )
+
+
+def _text(raw: bytes) -> str:
+    """Decode a name; bytes that are not UTF-8 are written in hex, as Python escapes them."""
+    return raw[:_MAX_TEXT].decode("utf-8", "backslashreplace")
