@@ -1,0 +1,164 @@
+"""Imports go down only, libraries stay in their rooms, rooms stay small, start-up stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "dumpscope"
+LONGEST_MODULE_LINES = 400
+
+# From the ground up; a module may import from its own floor and from those below it.
+# What is not named stands on the floor "scan": only the commands may use it.
+FLOORS = (
+    {"errors"},
+    {"model"},
+    {
+        "aclconfig",
+        "dtypes",
+        "layouts",
+        "lowfloats",
+        "msprobe_names",
+        "naming",
+        "optypes",
+        "overflow",
+        "places",
+        "plugins",
+        "safetext",
+        "source",
+        "stats",
+        "walk",
+    },
+    {
+        "dataflow",
+        "hardware",
+        "inputs",
+        "nesting",
+        "ranking",
+        "readers",
+        "reasons",
+        "reporters",
+        "rules",
+        "runs",
+        "store",
+        "topology",
+        "verdicts",
+        "words",
+    },
+    {"scan"},
+    {"cli", "__main__"},
+)
+SCAN_FLOOR = 4
+ROOMS_OF_LIBRARY = {
+    "click": ("cli",),
+    "tqdm": ("cli",),
+    "rich": ("cli", "reporters"),
+    "pandas": ("reporters",),
+    "openpyxl": ("reporters",),
+    "jinja2": ("reporters",),
+    "sqlite3": ("store",),
+    "google": ("readers.adump",),
+    "torch": ("probes",),
+    "distributed": ("executors",),
+}
+
+
+def module_name(path: Path) -> str:
+    """Name of a module below the package, "" for the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports_of(name: str) -> set[str]:
+    """Full names of all that a module imports, wherever in it and for whatever purpose."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: relative import in line {node.lineno}"
+            assert node.module is not None
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def floor_of(name: str) -> int:
+    room = name.partition(".")[0]
+    return next((i for i, rooms in enumerate(FLOORS) if room in rooms), SCAN_FLOOR)
+
+
+def plugin_modules(group: str) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    targets = project["entry-points"].get(f"dumpscope.{group}", {}).values()
+    return {target.partition(":")[0].removeprefix("dumpscope.") for target in targets}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name])
+def test_imports_go_down_only(name: str) -> None:
+    inside = {i.removeprefix("dumpscope.") for i in imports_of(name) if i.startswith("dumpscope.")}
+    upward = {other for other in inside & MODULES.keys() if floor_of(other) > floor_of(name)}
+    assert not upward, f"{name} must not import {sorted(upward)}: they stand on a higher floor"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_libraries_stay_in_their_rooms(name: str) -> None:
+    for library in {i.partition(".")[0] for i in imports_of(name)} & ROOMS_OF_LIBRARY.keys():
+        rooms = ROOMS_OF_LIBRARY[library]
+        assert name.startswith(rooms), f"{name} imports {library}, which belongs to {rooms}"
+
+
+@pytest.mark.parametrize("group", ["readers", "checks", "reporters"])
+def test_plugins_do_not_import_each_other(group: str) -> None:
+    plugins = plugin_modules(group)
+    for name in plugins & MODULES.keys():
+        others = {f"dumpscope.{other}" for other in plugins - {name}}
+        assert not imports_of(name) & others
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_stay_small(name: str) -> None:
+    lines = len(MODULES[name].read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST_MODULE_LINES, f"{name} has {lines} lines: give a part its own module"
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_start_up_loads_no_heavy_library(option: str) -> None:
+    program = (
+        "import sys\n"
+        "from dumpscope.cli.main import run\n"
+        f"sys.argv = ['dumpscope', {option!r}]\n"
+        "try:\n"
+        "    run()\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "print(*sys.modules, file=sys.stderr)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy = {
+        "numpy",
+        "pandas",
+        "openpyxl",
+        "rich",
+        "ml_dtypes",
+        "google.protobuf",
+        "tqdm",
+        "jinja2",
+    }
+    assert "dumpscope" in result.stdout
+    assert not heavy & set(result.stderr.split())
