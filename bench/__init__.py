@@ -1,0 +1,1 @@
+"""Measures dumpscope against what the machine allows (`make bench`)."""
