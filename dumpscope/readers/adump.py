@@ -33,6 +33,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod
 from types import MappingProxyType
+from typing import cast
 
 from dumpscope.dtypes import Dtype, dtype_of_code
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
@@ -64,6 +65,13 @@ _LAST_TENSOR_TYPE = 3
 
 _UNKNOWN_SIZE = -1
 
+_PLAIN_CODES = frozenset(
+    code
+    for code in range(256)
+    if layout_name(code) in {"NCHW", "NHWC", "ND", "CHWN", "HWCN", "NDHWC", "NCDHW", "DHWCN", "NC"}
+)
+"""Layouts whose memory order is the logical one: the header's further fields do not matter."""
+
 
 class AdumpReader:
     """Reads operator dumps and exception dumps of CANN."""
@@ -84,26 +92,25 @@ class AdumpReader:
 
     def read(self, source: DumpSource) -> Iterator[Record]:
         dump = open_header(source, self.name)
-        header = dump.header
-        inputs = header.input
-        outputs = header.output
-        count = len(inputs) + len(outputs)
-        if count > _MAX_TENSORS:
+        inputs = list(dump.header.input)
+        outputs = list(dump.header.output)
+        if len(inputs) + len(outputs) > _MAX_TENSORS:
             raise CorruptDumpError(
-                f"expected at most {_MAX_TENSORS} tensors of one operator, found {count}",
+                f"expected at most {_MAX_TENSORS} tensors of one operator, found "
+                f"{len(inputs) + len(outputs)}",
                 path=source.file.relative,
                 reader=self.name,
                 offset=8,
             )
         name = parse_name(source.file.name)
-        body = _Body(source, dump, name, self.name)
+        body = _Body(source, dump, name, self.name, inputs, outputs)
         for index, entry in enumerate(inputs):
             body.take(index, entry, "input", entry.input_type <= _LAST_TENSOR_TYPE)
         for index, result in enumerate(outputs):
-            origin = result.original_op.format if result.HasField("original_op") else None
-            body.take(index, result, "output", True, origin)
-        body.note_trailing(count)
-        yield _describe_execution(header, source.file, name, body.tensors)
+            body.take(index, result, "output", True)
+        if body.trailing:
+            body.note_trailing()
+        yield _describe_execution(dump.header, source.file, name, body.tensors)
         yield from body.errors
 
 
@@ -111,41 +118,41 @@ class _Body:
     """The bytes behind a header, taken entry by entry."""
 
     def __init__(
-        self, source: DumpSource, dump: DumpHeader, name: DumpName | None, reader: str
+        self,
+        source: DumpSource,
+        dump: DumpHeader,
+        name: DumpName | None,
+        reader: str,
+        inputs: list[HeaderInput],
+        outputs: list[HeaderOutput],
     ) -> None:
         self.source = source
+        self.size = source.size
         self.dump = dump
+        self.inline = dump.inline
         self.name = name
         self.reader = reader
+        self.entries: list[HeaderInput | HeaderOutput] = [*inputs, *outputs]
         self.tensors: list[TensorRecord] = []
         self.errors: list[DumpReadError] = []
         self.trailing = 0
-        self.has_addresses = False
         self.skips_unaddressed = False
         self.next = dump.body
         if dump.inline is None:
-            self._compare_sizes()
+            announced = dump.body + sum([entry.size for entry in self.entries])
+            if announced != source.size:
+                self._explain_size(announced)
 
-    def _compare_sizes(self) -> None:
-        """Compare what the header announces with what the file holds."""
+    def _explain_size(self, announced: int) -> None:
+        """Find out why the tensors do not end where the file does."""
         header = self.dump.header
         body = self.dump.body
-        total = unaddressed = 0
-        for entries in (header.input, header.output):
-            for entry in entries:
-                size = entry.size
-                total += size
-                if entry.address:
-                    self.has_addresses = True
-                else:
-                    unaddressed += size
-        for spans in (header.buffer, header.space):
-            for span in spans:
-                total += span.size
-        missing = body + total - self.source.size
+        announced += sum(span.size for spans in (header.buffer, header.space) for span in spans)
+        missing = announced - self.size
         if not missing:
             return
-        if self.has_addresses and missing == unaddressed:
+        unaddressed = sum(entry.size for entry in self.entries if not entry.address)
+        if missing == unaddressed and self._has_addresses():
             self.skips_unaddressed = True
             return
         fitting = find_fitting_length(self.source, body - 8, missing)
@@ -161,25 +168,18 @@ class _Body:
             self.trailing = -missing
         else:
             self._report(
-                f"expected {body + total} bytes by the sizes in the header, found "
-                f"{self.source.size}: the end of the data is missing",
-                self.source.size,
+                f"expected {announced} bytes by the sizes in the header, found {self.size}: "
+                "the end of the data is missing",
+                self.size,
             )
 
-    def take(
-        self,
-        index: int,
-        entry: HeaderInput | HeaderOutput,
-        role: Role,
-        wanted: bool,
-        origin: int | None = None,
-    ) -> None:
+    def take(self, index: int, entry: HeaderInput | HeaderOutput, role: Role, wanted: bool) -> None:
         """Describe the next entry (if it is a tensor) and move past its bytes."""
         size = entry.size
+        address = entry.address
         start = self.next
-        if self.dump.inline is not None:
-            places = self.dump.inline.inputs if role == "input" else self.dump.inline.outputs
-            start, present = places[index]
+        if self.inline is not None:
+            start, present = (self.inline.inputs if role == "input" else self.inline.outputs)[index]
             if size > present:
                 self._report(
                     f"{role} {index}: expected {size} bytes in its data field, found {present}",
@@ -187,33 +187,31 @@ class _Body:
                 )
             size = size or present
             present = min(size, present)
-        elif self.skips_unaddressed and not entry.address:
+        elif self.skips_unaddressed and not address:
             size = present = 0
         else:
-            left = self.source.size - start
-            present = size if size <= left else max(left, 0)
             self.next = start + size
+            present = size if self.next <= self.size else max(self.size - start, 0)
         if not wanted:
             return
         shape = tuple(entry.shape.dim)
-        dtype, geometry, needed = _plan(
-            entry.data_type,
-            entry.format,
-            shape,
-            tuple(entry.original_shape.dim),
-            entry.sub_format,
-            origin,
-        )
-        address = entry.address
-        record = TensorRecord(
-            role,
-            index,
-            dtype.name,
-            geometry,
-            size_bytes=min(size, _MAX_NUMBER),
-            address=address if address <= _MAX_NUMBER else 0,
-            offset=min(entry.offset, _MAX_NUMBER),
-        )
+        layout_code = entry.format
+        if layout_code in _PLAIN_CODES:
+            plan = _plan(entry.data_type, layout_code, shape)
+        else:
+            plan = _plan(
+                entry.data_type,
+                layout_code,
+                shape,
+                tuple(entry.original_shape.dim),
+                entry.sub_format,
+                _origin_format(entry, role),
+            )
+        dtype, geometry, needed = plan
+        record = TensorRecord(role, index, dtype.name, geometry)
+        record.size_bytes = min(size, _MAX_NUMBER)
+        record.address = address if address <= _MAX_NUMBER else 0
+        record.offset = _bounded(entry.offset)
         self.tensors.append(record)
         if 0 < needed <= present:  # as it should be, and by far the most frequent
             record.data = FileSlice(self.source, start, needed)
@@ -223,17 +221,17 @@ class _Body:
             self._take_unusual(record, dtype, needed, size, start, present)
         elif 0 in shape:
             pass  # an empty tensor: nothing to check
-        elif role == "input" or not shape or self._is_left_out(entry):
+        elif role == "input" or not shape or (not address and self._has_addresses()):
             record.dumped = False
         else:
             record.unchecked = "truncated"
             if needed > 0:
                 self._report_short(record, dtype, needed, 0, start)
-                record.missing_bytes = min(needed, _MAX_NUMBER)
+                record.missing_bytes = _bounded(needed)
 
-    def _is_left_out(self, entry: HeaderInput | HeaderOutput) -> bool:
-        """Say whether the writer left the entry's bytes out on purpose: it had no address."""
-        return self.has_addresses and not entry.address
+    def _has_addresses(self) -> bool:
+        """Say whether the writer recorded addresses, so that one of 0 means something."""
+        return any(entry.address for entry in self.entries)
 
     def _take_unusual(
         self, record: TensorRecord, dtype: Dtype, needed: int, size: int, start: int, present: int
@@ -245,7 +243,7 @@ class _Body:
                 record.unchecked = _say_why_opaque(dtype)
             elif present < size:
                 record.unchecked = "truncated"
-            record.missing_bytes = min(size - present, _MAX_NUMBER)
+            record.missing_bytes = _bounded(size - present)
         elif needed == 0:
             nbytes = 0
             record.notes = (f"surplus_bytes:{present}",)
@@ -264,7 +262,7 @@ class _Body:
                 record.notes = ("shape_unknown",)
             nbytes = min(needed, present)
             if nbytes < needed:
-                record.missing_bytes = min(needed - nbytes, _MAX_NUMBER)
+                record.missing_bytes = _bounded(needed - nbytes)
             if dtype.bits >= 8:
                 nbytes -= nbytes % (dtype.bits // 8)
             if not nbytes:
@@ -275,13 +273,11 @@ class _Body:
                 record.notes += (f"surplus_bytes:{present - needed}",)
         record.data = FileSlice(self.source, start, nbytes)
 
-    def note_trailing(self, entries: int) -> None:
+    def note_trailing(self) -> None:
         """Say that bytes follow the last entry."""
-        if not self.trailing:
-            return
         if self.tensors:
             self.tensors[-1].notes += (f"trailing_bytes:{self.trailing}",)
-        elif not entries:
+        elif not self.entries:
             self._report(
                 f"expected the end of the file behind a header without tensors, found "
                 f"{self.trailing} more bytes: the header is damaged",
@@ -307,6 +303,19 @@ class _Body:
         )
 
 
+def _bounded(number: int) -> int:
+    """Keep a number from a header within what every store and report can hold."""
+    return min(number, _MAX_NUMBER)
+
+
+def _origin_format(entry: HeaderInput | HeaderOutput, role: Role) -> int | None:
+    """Return the format code of the original shape, which only outputs record."""
+    if role == "input":
+        return None
+    output = cast("HeaderOutput", entry)
+    return output.original_op.format if output.HasField("original_op") else None
+
+
 _SHAPELESS = plain((0,))
 """Stands for a shape that no tensor can have."""
 
@@ -316,9 +325,9 @@ def _plan(
     data_type: int,
     layout_code: int,
     shape: tuple[int, ...],
-    original_shape: tuple[int, ...],
-    sub_format: int,
-    origin_code: int | None,
+    original_shape: tuple[int, ...] = (),
+    sub_format: int = 0,
+    origin_code: int | None = None,
 ) -> tuple[Dtype, Geometry, int]:
     """Plan dtype, geometry, and how many bytes the shape asks for.
 
