@@ -84,6 +84,15 @@ class Dataflow:
             if self._position[producer.op.op_id] < position
         ]
 
+    def parents_of(self, op: OpRecord) -> list[OpRecord]:
+        """The executions that wrote inputs of `op`, on any evidence but order."""
+        producers = [self.producer_of(op, tensor) for tensor in op.inputs]
+        return [producer.op for producer in producers if producer is not None]
+
+    def virtual_inputs(self, op: OpRecord) -> list[Producer]:
+        """Who wrote what `op` read, where its own inputs were not dumped: graph and addresses."""
+        return []
+
     def order_excluded(self, op: OpRecord, tensor: TensorSummary) -> bool:
         """Whether evidence says that no output of the dump was read here, whatever the order."""
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -64,16 +64,18 @@ class Collectives:
     """Match communication operators across ranks: same run, step, type, name and occurrence.
 
     The group itself is not recorded in a dump; it is taken to be all ranks that ran the operator
-    of that name in that step.
+    of that name in that step. `jobs` maps a run to its job (`runs.group_runs`): the processes
+    of one job may have {time} folders of their own.
     """
 
-    def __init__(self, ops: Iterable[OpRecord]) -> None:
+    def __init__(self, ops: Iterable[OpRecord], jobs: Mapping[str, str]) -> None:
         by_call: dict[tuple[object, ...], list[OpRecord]] = defaultdict(list)
         seen: dict[tuple[object, ...], int] = defaultdict(int)
         found = [op for op in ops if communication_kind(op.op_type) is not None]
         for op in sorted(found, key=lambda op: (lane_of(op), sequence_key(op))):
             lane = (lane_of(op), op.step, op.op_type, op.op_name)
-            key = (op.place.run, op.step, op.op_type, op.op_name, seen[lane])
+            run = op.place.run or ""
+            key = (jobs.get(run, run), op.step, op.op_type, op.op_name, seen[lane])
             seen[lane] += 1
             by_call[key].append(op)
         self._group_of: dict[int, Group] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dumpscope.store.encoding import AddressColumns
 from dumpscope.store.listing import ScanInfo, ScanState, StoreListing
 from dumpscope.store.location import default_store_path, existing_store_path
-from dumpscope.store.reading import StoreReading
+from dumpscope.store.questions import StoreQuestions
 from dumpscope.store.selection import Selection
 from dumpscope.store.writing import StoreWriting
 
@@ -26,5 +26,5 @@ __all__ = [
 ]
 
 
-class Store(StoreWriting, StoreReading, StoreListing):
+class Store(StoreWriting, StoreQuestions, StoreListing):
     """One store file, opened with `Store.open`. Use it from the thread that opened it."""

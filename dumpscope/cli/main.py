@@ -1,0 +1,129 @@
+"""The `dumpscope` program: finds the command, runs it, turns its end into an exit status.
+
+Commands are imported when they are called, so `--version` and `--help` stay as fast as click
+itself. Python and click answer 1 to an uncaught exception, to Ctrl-C and to a closed pipe; here 1
+means that offenders were found, so none of them may leave this module unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from dumpscope.errors import DumpscopeError
+
+__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "cli", "run", "run_with"]
+
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "scan": ("dumpscope.cli.scan:scan", "Find the operators that went wrong first."),
+    "report": ("dumpscope.cli.report:report", "Write the newest scan as files to send around."),
+    "config": ("dumpscope.cli.config:config", "Check or write an acl.json."),
+    "scans": ("dumpscope.cli.scans:scans", "List and remove the scans of a store."),
+    "readers": ("dumpscope.cli.readers:readers", "List the formats that can be read."),
+    "checks": ("dumpscope.cli.checks:checks", "List what is checked and the rules for masks."),
+}
+"""Command -> where it is, and the line that `--help` shows."""
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from dumpscope.version import VERSION
+
+        click.echo(f"dumpscope {VERSION}")
+        ctx.exit(0)
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: dumpscope scan ./dump_data && dumpscope report --xlsx",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def cli() -> None:
+    """Find the operator that went wrong first in Ascend NPU dumps."""
+
+
+def run_with(arguments: Sequence[str]) -> int:
+    """Run the program and return its exit status (docs/commands.md lists them)."""
+    _make_streams_safe()
+    try:
+        status = cli.main(list(arguments), prog_name="dumpscope", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Abort:
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return EXIT_FAILED
+    except DumpscopeError as error:
+        click.echo(f"dumpscope: {error}", err=True)
+        return EXIT_FAILED
+    except BrokenPipeError:
+        _forget_stdout()
+        return EXIT_FAILED
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        click.echo("dumpscope: this is a bug in dumpscope; please report the lines above", err=True)
+        return EXIT_FAILED
+
+
+def run() -> None:
+    """The entry point."""
+    status = run_with(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+    sys.exit(status)
+
+
+def _make_streams_safe() -> None:
+    """Let text that the terminal's encoding lacks be escaped instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _forget_stdout() -> None:
+    """Keep the interpreter from complaining about a closed pipe when it exits."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)

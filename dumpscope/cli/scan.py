@@ -1,0 +1,162 @@
+"""`dumpscope scan`: read a dump and say which operators went wrong first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from dumpscope.cli.progress import ScanProgress
+from dumpscope.errors import DumpscopeError
+
+if TYPE_CHECKING:
+    from dumpscope.aclconfig import AclConfig
+    from dumpscope.model import Scan, ScanOptions
+
+__all__ = ["scan"]
+
+_DEFAULT_TABLE_LIMIT = 20
+_DEFAULT_JSON_LIMIT = 1000
+
+
+@click.command(
+    epilog="Example: dumpscope scan ./dump_data --fail-on error; exit status 0 clean, "
+    "1 offenders found, 2 wrong usage, 3 incomplete."
+)
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table")
+@click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Workers (default: one per core).")
+@click.option("--stats", type=click.Choice(["screen", "full"]), default="screen",
+              help="full: mean, deviation, RMS, L2, zeros and subnormals of every tensor.")  # fmt: skip
+@click.option("--fail-on", default="warning", metavar="LEVEL",
+              help="info, warning, error, never, or a verdict: what gives exit status 1.")  # fmt: skip
+@click.option("--max-unreadable", default="0", metavar="N|N%|all",
+              help="How much may be unreadable or unchecked before the status is 3.")  # fmt: skip
+@click.option("--expect", type=click.Choice(["overflow", "model"]),
+              help="What an empty folder means: no overflow (clean), or a failed dump.")  # fmt: skip
+@click.option("--rules", "rules_file", metavar="FILE", help="TOML rules for expected values.")
+@click.option("--reader", metavar="NAME", help="Read every file with this reader.")
+@click.option("--step", "steps", type=int, multiple=True, help="Only this step (repeatable).")
+@click.option("--rank", "ranks", type=int, multiple=True, help="Only this rank or device.")
+@click.option("--op", "op_globs", metavar="GLOB", multiple=True, help="Only operators named so.")
+@click.option("--run", default="all", metavar="latest|all|TIME", help="Only this run.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N",
+              help="Findings to print (table 20, JSON 1000, 0 = all).")  # fmt: skip
+@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@click.option("--progress/--no-progress", default=None, help="Force the progress bar on or off.")
+@click.pass_context
+def scan(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    output: str,
+    store_file: str | None,
+    limit: int | None,
+    lang: str | None,
+    progress: bool | None,
+    **options: object,
+) -> None:
+    """Scan dump folders, single dump files, or the acl.json itself.
+
+    Without PATHS: the dump_path of ./acl.json, else the current folder.
+    """
+    from dumpscope.model import ScanOptions
+    from dumpscope.outcome import failing_verdicts, parse_tolerance
+
+    asked = ScanOptions(**options)  # type: ignore[arg-type]
+    # Before hours of reading, not after them.
+    failing_verdicts(asked.fail_on)
+    parse_tolerance(asked.max_unreadable)
+    places, config = _resolve_paths(paths)
+    result = _run_scan(places, asked, config, store_file, progress)
+    _print_result(result, output, limit, lang)
+    ctx.exit(result.exit_status)
+
+
+def _run_scan(
+    places: Sequence[str],
+    options: ScanOptions,
+    config: Mapping[str, object] | None,
+    store_file: str | None,
+    progress: bool | None,
+) -> Scan:
+    from dumpscope.scan import scan as run_scan
+    from dumpscope.store import Store, default_store_path
+
+    path, said = default_store_path(places, store=store_file)
+    if said:
+        click.echo(f"dumpscope: {said}", err=True)
+    with Store.open(path) as store, ScanProgress(progress) as bar:
+        try:
+            return run_scan(places, options, store=store, progress=bar.show, config=config)
+        except KeyboardInterrupt:
+            bar.close()
+            click.echo(
+                "dumpscope: interrupted; what was read so far is kept: the same command goes on "
+                f"from there (store: {path})",
+                err=True,
+            )
+            raise
+
+
+def _print_result(result: Scan, output: str, limit: int | None, lang: str | None) -> None:
+    from dumpscope.words import language_of
+
+    try:
+        if output == "json":
+            from dumpscope.reporters.document import dump_document
+
+            shown = _DEFAULT_JSON_LIMIT if limit is None else limit
+            click.echo(dump_document(result, limit=shown or None, lang=lang or "en"))
+        else:
+            from dumpscope.reporters.terminal import print_scan
+
+            shown = _DEFAULT_TABLE_LIMIT if limit is None else limit
+            print_scan(result, limit=shown or None, lang=lang or language_of(os.environ))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads no further has still asked for the scan's own status.
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+
+
+def _resolve_paths(
+    paths: Sequence[str],
+) -> tuple[list[str], Mapping[str, object] | None]:
+    """Replace an acl.json by the dump path that it names, and keep what it asked for."""
+    if not paths:
+        if not os.path.isfile("acl.json"):
+            return ["."], None
+        paths = ["acl.json"]
+    places: list[str] = []
+    config: AclConfig | None = None
+    for path in paths:
+        loaded = _load_if_config(path)
+        if loaded is None:
+            places.append(path)
+            continue
+        if config is not None:
+            raise click.UsageError("expected one acl.json, found several")
+        config = loaded
+        places.append(_dump_folder(loaded))
+    return places, None if config is None else config.facts()
+
+
+def _load_if_config(path: str) -> AclConfig | None:
+    if not path.endswith(".json") or not os.path.isfile(path):
+        return None
+    from dumpscope.aclconfig import is_config, load_config
+
+    return load_config(path) if is_config(path) else None
+
+
+def _dump_folder(config: AclConfig) -> str:
+    for candidate in config.dump_path_candidates():
+        if os.path.isdir(candidate):
+            return candidate
+    tried = ", ".join(config.dump_path_candidates()) or "none"
+    raise DumpscopeError(f"{config.path}: its dump_path does not exist; tried: {tried}")

@@ -1,0 +1,360 @@
+"""From the records of a scan to its answer.
+
+Reads what the store holds, puts executions together, joins the hardware's records, judges,
+ranks and counts. Nothing here is stored: asked again, it gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from dumpscope.assembly import RawKey, assemble, part_key, raw_key
+from dumpscope.dataflow import Dataflow
+from dumpscope.errors import OptionsError
+from dumpscope.hardware import (
+    Flag,
+    TaskKey,
+    describe_flags,
+    folder_of,
+    join_overflow,
+    task_key,
+)
+from dumpscope.inputs import is_saturated
+from dumpscope.model import (
+    FORM_RAW,
+    Counts,
+    Finding,
+    Mode,
+    OpRecord,
+    OverflowRecord,
+    Reason,
+    Scan,
+    ScanOptions,
+    TensorSummary,
+    Verdict,
+)
+from dumpscope.optypes import checks_gradients, is_source
+from dumpscope.outcome import decide_outcome
+from dumpscope.ranking import rank_findings
+from dumpscope.rules import load_rules
+from dumpscope.runs import group_runs
+from dumpscope.store import Store
+from dumpscope.verdicts import Judge
+
+__all__ = ["conclude"]
+
+_MAX_UNKNOWN_LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """What the judge is given."""
+
+    notable: tuple[OpRecord, ...]
+    ops: int
+    tensors_left_out: int
+    unchecked_left_out: int
+
+
+def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
+    """Compute the answer of a stored scan.
+
+    Raises
+    ------
+    ConfigError
+        The rules file cannot be read.
+    OptionsError
+        An option has no meaning (`--fail-on`, `--max-unreadable`, `--run`).
+    StoreError
+        There is no such scan, or the store cannot be read.
+    """
+    info = store.scan_info(scan_id)
+    totals = store.totals(scan_id)
+    records = tuple(store.overflow_records(scan_id))
+    failures = tuple(store.failures(scan_id))
+    material = _gather(store, scan_id)
+    flagged = _flagged_ops(store, scan_id, records)
+    flags, orphans = join_overflow(records, flagged)
+    known = {op.op_id for op in material.notable}
+    extra = {
+        op.op_id: op
+        for ops in flagged.values()
+        for op in ops
+        if op.op_id in flags and op.op_id not in known
+    }
+    judged = [*material.notable, *extra.values()]
+    jobs = group_runs({op.place.run for op in judged if op.place.run})
+    flow = Dataflow(judged)
+    judge = Judge(
+        judged,
+        flow=flow,
+        rules=load_rules(options.rules_file),
+        flags=flags,
+        jobs=jobs,
+        loss_scale=any(checks_gradients(op_type) for op_type in store.op_types(scan_id)),
+    )
+    found = judge.judge_all() + [_orphan_finding(flag) for flag in orphans]
+    mode = _infer_mode(found)
+    found = _select(found, options, jobs)
+    expected = tuple(
+        sorted(
+            (f for f in found if f.verdict is Verdict.EXPECTED),
+            key=lambda f: (f.op.file, f.op.op_id),
+        )
+    )
+    findings = tuple(
+        rank_findings((f for f in found if f.verdict is not Verdict.EXPECTED), flow, jobs)
+    )
+    unchecked = totals.unchecked - material.unchecked_left_out
+    counts = Counts(
+        files=totals.files,
+        ops=material.ops,
+        tensors=totals.tensors - material.tensors_left_out,
+        bytes=totals.bytes,
+        unchecked=unchecked,
+        read_failures=len(failures),
+        expected=len(expected),
+        overflow_records=sum(1 for record in records if not record.empty),
+        empty_overflow_records=sum(1 for record in records if record.empty),
+        findings=len(findings),
+        skipped=_whole(info.totals.get("skipped")),
+        unknown_files=totals.unknown_files,
+        by_verdict=_count_verdicts(findings, expected),
+    )
+    outcome = decide_outcome(counts, findings, failures, options, info.config)
+    return Scan(
+        scan_id=scan_id,
+        root=info.root,
+        tool_version=info.tool_version,
+        exit_status=outcome.exit_status,
+        complete=outcome.complete and info.state == "finished",
+        mode=mode,
+        counts=counts,
+        findings=findings,
+        expected=expected,
+        read_failures=failures,
+        overflow_records=records,
+        record_rank=_rank_of_records(records, findings, flags, orphans),
+        unchecked=tuple(store.unchecked_tensors(scan_id)),
+        notes=(*outcome.notes, *_note_runs(jobs), *_note_skipped(_whole(info.totals.get("skipped")))),
+        options=options,
+        config=info.config,
+        started_at=info.started_at,
+        duration_s=info.duration_s or 0.0,
+        unknown_files=tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED)),
+    )
+
+
+# --- gathering --------------------------------------------------------------------------------
+
+
+def _gather(store: Store, scan_id: str) -> _Material:
+    """Collect the executions that are not clean, those dumped in parts put together."""
+    partial = store.count_partial(scan_id)
+    whole = [op for op in store.notable_ops(scan_id) if not op.partial]
+    ops = store.totals(scan_id).ops - partial
+    if not partial:
+        return _Material(tuple(whole), ops, 0, 0)
+    raw = _raw_keys(store, scan_id)
+    notable: list[OpRecord] = []
+    merged = tensors = unchecked = 0
+
+    def counted(parts: Iterable[OpRecord]) -> Iterable[OpRecord]:
+        nonlocal tensors, unchecked
+        for part in parts:
+            tensors += len(part.tensors)
+            unchecked += sum(1 for t in part.tensors if _is_unchecked(t))
+            yield part
+
+    for op in assemble(counted(store.parts(scan_id)), raw):
+        merged += 1
+        tensors -= len(op.tensors)
+        unchecked -= sum(1 for t in op.tensors if _is_unchecked(t))
+        if any(_is_notable(t) for t in op.tensors):
+            notable.append(op)
+    return _Material((*whole, *notable), ops + merged, tensors, unchecked)
+
+
+def _raw_keys(store: Store, scan_id: str) -> frozenset[RawKey]:
+    """Keys of what was dumped raw and whole, where other forms are there as well."""
+    if not store.has_other_forms(scan_id):
+        return frozenset()
+    keys = (
+        raw_key(op)
+        for op in store.ops(scan_id, light=True)
+        if op.form == FORM_RAW and not op.partial
+    )
+    return frozenset(key for key in keys if key is not None)
+
+
+def _is_unchecked(tensor: TensorSummary) -> bool:
+    return tensor.unchecked is not None
+
+
+def _is_notable(tensor: TensorSummary) -> bool:
+    return tensor.stats.nonfinite > 0 or is_saturated(tensor)
+
+
+def _flagged_ops(
+    store: Store, scan_id: str, records: Iterable[OverflowRecord]
+) -> dict[TaskKey, list[OpRecord]]:
+    keys = {
+        key
+        for record in records
+        for unit in record.units
+        if not unit.empty and (key := task_key(record, unit)) is not None
+    }
+    found: dict[TaskKey, list[OpRecord]] = defaultdict(list)
+    if keys:
+        for op in store.ops_by_task(scan_id, {(task, stream) for _, task, stream in keys}):
+            key = (folder_of(op.file), op.task_id or 0, op.stream_id or 0)
+            if key in keys:
+                found[key].append(op)
+    return {key: list(assemble(sorted(ops, key=_parts_together))) for key, ops in found.items()}
+
+
+def _parts_together(op: OpRecord) -> str:
+    """A sort key under which parts of one execution stand together."""
+    return repr(part_key(op))
+
+
+def _orphan_finding(flag: Flag) -> Finding:
+    """A record whose operator was not dumped: all that is known are the ids of its payload."""
+    record, unit = flag.record, flag.unit
+    place = record.place
+    op = OpRecord(
+        op_type="",
+        op_name="",
+        task_id=unit.task_id,
+        stream_id=unit.stream_id,
+        context_id=unit.context_id,
+        thread_id=unit.thread_id,
+        timestamp=record.timestamp,
+        start_ns=record.start_ns,
+        step=place.step,
+        device=place.device,
+        file=record.file,
+        place=place,
+        op_id=-1 - record.record_id,
+    )
+    overflow = describe_flags([flag], confirmed=False)
+    return Finding(
+        op=op,
+        verdict=Verdict.STATUS_ORIGIN,
+        reason=Reason(
+            "status_origin_not_dumped",
+            {
+                "task_id": unit.task_id,
+                "stream_id": unit.stream_id,
+                "kind": unit.kind,
+                "hardware": ", ".join(overflow.bits)
+                or " ".join(f"0x{word:x}" for word in unit.status),
+                "step": place.step,
+                "device": place.device,
+            },
+        ),
+        evidence=("status",),
+        overflow=overflow,
+    )
+
+
+# --- judging what was found -------------------------------------------------------------------
+
+
+def _infer_mode(findings: Iterable[Finding]) -> Mode:
+    saturated = False
+    for finding in findings:
+        if finding.verdict is Verdict.EXPECTED or is_source(finding.op.op_type):
+            continue
+        if any(t.stats.nonfinite for t in finding.op.outputs):
+            return Mode("inf_nan")
+        saturated = saturated or finding.verdict is Verdict.SATURATED_ORIGIN
+    return Mode("saturation" if saturated else "unknown")
+
+
+def _select(
+    findings: Sequence[Finding], options: ScanOptions, jobs: Mapping[str, str]
+) -> list[Finding]:
+    """Keep what `--step`, `--rank`, `--op` and `--run` ask for."""
+    kept = list(findings)
+    if options.steps:
+        kept = [f for f in kept if f.op.step in options.steps]
+    if options.ranks:
+        kept = [f for f in kept if f.op.device in options.ranks]
+    if options.op_globs:
+        kept = [
+            f
+            for f in kept
+            if any(
+                fnmatchcase(f.op.op_name, glob) or fnmatchcase(f.op.op_type, glob)
+                for glob in options.op_globs
+            )
+        ]
+    if options.run != "all":
+        wanted = options.run
+        if wanted == "latest":
+            wanted = max(jobs.values(), default="")
+        elif jobs and wanted not in jobs:
+            raise OptionsError(f"--run {wanted}: no such run; there are {', '.join(sorted(jobs))}")
+        kept = [f for f in kept if _in_run(f, wanted, jobs)]
+    return kept
+
+
+def _in_run(finding: Finding, wanted: str, jobs: Mapping[str, str]) -> bool:
+    run = finding.op.place.run or ""
+    return wanted in (run, jobs.get(run, run))
+
+
+def _rank_of_records(
+    records: Iterable[OverflowRecord],
+    findings: Sequence[Finding],
+    flags: Mapping[int, list[Flag]],
+    orphans: Iterable[Flag],
+) -> dict[int, int]:
+    """Record id -> rank of the finding that the record belongs to (the best, if several)."""
+    rank_of_op = {f.op.op_id: f.rank for f in findings if f.rank is not None}
+    ranks: dict[int, int] = {}
+    pairs = [(flag.record.record_id, op_id) for op_id, found in flags.items() for flag in found]
+    pairs += [(flag.record.record_id, -1 - flag.record.record_id) for flag in orphans]
+    for record_id, op_id in pairs:
+        rank = rank_of_op.get(op_id)
+        if rank is not None:
+            ranks[record_id] = min(rank, ranks.get(record_id, rank))
+    return ranks
+
+
+def _count_verdicts(
+    findings: Iterable[Finding], expected: Sequence[Finding]
+) -> Mapping[str, int]:
+    counted = Counter(str(f.verdict) for f in findings)
+    if expected:
+        counted[str(Verdict.EXPECTED)] = len(expected)
+    return dict(counted)
+
+
+def _note_runs(jobs: Mapping[str, str]) -> list[Reason]:
+    distinct = sorted(set(jobs.values()))
+    if len(distinct) < 2:
+        return []
+    return [Reason("several_runs", {"runs": len(distinct), "newest": distinct[-1]})]
+
+
+def _note_skipped(skipped: int) -> list[Reason]:
+    return [Reason("skipped_links", {"count": skipped})] if skipped else []
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def with_known(scan: Scan, findings: Sequence[Finding], known: int) -> Scan:
+    """The same answer with findings that a baseline knows marked."""
+    return replace(
+        scan, findings=tuple(findings), counts=replace(scan.counts, baseline_known=known)
+    )
+
+

@@ -1,0 +1,237 @@
+"""A scan, from paths to the answer: walk, read, measure, store, conclude.
+
+What was read is committed in batches, so a scan that is stopped at any moment loses at most the
+batch in flight, and the next scan of the same tree starts from there.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Union
+
+from dumpscope.conclude import conclude
+from dumpscope.errors import StoreError
+from dumpscope.examine import Examiner
+from dumpscope.executors import BATCH_FILES, batch_files, open_executor
+from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
+from dumpscope.plugins import ReaderRegistry, load_readers
+from dumpscope.store import Store
+from dumpscope.version import VERSION
+from dumpscope.walk import Walker, walk
+
+__all__ = ["Progress", "load_scan", "scan", "scan_into"]
+
+Path = Union[str, "os.PathLike[str]"]
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a scan is. Totals are final once `walked` is true."""
+
+    files: int
+    bytes: int
+    files_seen: int
+    bytes_seen: int
+    walked: bool
+
+
+def scan(
+    paths: Path | Sequence[Path],
+    options: ScanOptions | None = None,
+    *,
+    store: Store | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    config: Mapping[str, object] | None = None,
+) -> Scan:
+    """Scan dump folders or files and say which operators went wrong first.
+
+    Parameters
+    ----------
+    paths
+        One or several folders or files. They are only read.
+    options
+        What to compute and when to call it a failure.
+    store
+        Where results are kept; without one they live in a temporary file for the call.
+    progress
+        Called after every batch of files.
+    config
+        What an acl.json asked for (`aclconfig.AclConfig.facts`).
+
+    Returns
+    -------
+    Scan
+        Findings in ranking order, counts, failures, and the exit status.
+
+    Raises
+    ------
+    OptionsError
+        A path does not exist or an option has no meaning.
+    StoreError
+        The store cannot be written.
+    """
+    options = options or ScanOptions()
+    if store is not None:
+        scan_id = scan_into(store, paths, options, progress=progress, config=config)
+        return conclude(store, scan_id, options)
+    with tempfile.TemporaryDirectory(prefix="dumpscope-") as folder:
+        with Store.open(os.path.join(folder, "scans.db")) as own:
+            scan_id = scan_into(own, paths, options, progress=progress, config=config)
+            return conclude(own, scan_id, options)
+
+
+def load_scan(
+    store: Store, scan_id: str | None = None, options: ScanOptions | None = None
+) -> Scan:
+    """Compute the answer of a stored scan again, the newest without `scan_id`.
+
+    `options` replaces what the scan was asked for.
+
+    Raises `StoreError` when the store holds no such scan.
+    """
+    if scan_id is None:
+        newest = store.latest()
+        if newest is None:
+            raise StoreError(f"{store.path}: holds no scan yet; run: dumpscope scan PATH")
+        scan_id = newest.scan_id
+    return conclude(store, scan_id, options or store.scan_info(scan_id).options)
+
+
+def scan_into(
+    store: Store,
+    paths: Path | Sequence[Path],
+    options: ScanOptions,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    config: Mapping[str, object] | None = None,
+) -> str:
+    """Read and measure everything below `paths` into the store. Returns the scan's id.
+
+    Files whose record is in the store and which did not change are not read again.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    registry = load_readers()
+    if options.reader is not None:
+        registry.named(options.reader)
+    walker = walk(list(paths), companions=registry.companions)
+    started = time.monotonic()
+    scan_id = store.begin(
+        walker.root, [os.path.abspath(os.fspath(p)) for p in paths], options, config, VERSION
+    )
+    state = "interrupted"
+    try:
+        _read_all(store, scan_id, walker, registry, options, progress)
+        state = "finished"
+    finally:
+        walker.close()
+        store.finish(
+            scan_id,
+            {
+                "files": walker.files,
+                "bytes": walker.bytes,
+                "skipped": sum(walker.skipped.values()),
+                "skipped_by_kind": dict(walker.skipped),
+            },
+            time.monotonic() - started,
+            "finished" if state == "finished" else "interrupted",
+        )
+    return scan_id
+
+
+def _read_all(
+    store: Store,
+    scan_id: str,
+    walker: Walker,
+    registry: ReaderRegistry,
+    options: ScanOptions,
+    progress: Callable[[Progress], None] | None,
+) -> None:
+    signature = _signature(registry, options)
+    done_files = done_bytes = 0
+
+    def tell() -> None:
+        if progress is not None:
+            progress(
+                Progress(done_files, done_bytes, walker.files, walker.bytes, walker.finished)
+            )
+
+    def unread() -> Iterator[DumpFile]:
+        nonlocal done_files, done_bytes
+        for batch in _batches(store, scan_id, walker, options):
+            reused = store.reuse(scan_id, batch, signature)
+            done_files += sum(reused)
+            done_bytes += sum(file.size for file, known in zip(batch, reused) if known)
+            tell()
+            yield from (file for file, known in zip(batch, reused) if not known)
+
+    with open_executor(options.jobs) as executor:
+        for results in executor.run(Worker(registry, options), batch_files(unread())):
+            store.add(scan_id, results, signature)
+            done_files += len(results)
+            done_bytes += sum(result.file.size for result in results)
+            tell()
+
+
+class Worker:
+    """Examines batches of files, in any thread: each has an examiner and a buffer of its own."""
+
+    def __init__(self, registry: ReaderRegistry, options: ScanOptions) -> None:
+        self._registry = registry
+        self._options = options
+        self._local = threading.local()
+
+    def __call__(self, files: Sequence[DumpFile]) -> list[FileResult]:
+        examiner: Examiner | None = getattr(self._local, "examiner", None)
+        if examiner is None:
+            examiner = self._local.examiner = Examiner(
+                self._registry,
+                level=self._options.stats,
+                near_limit_share=self._options.near_limit_share,
+                reader=self._options.reader,
+            )
+        return examiner.examine_batch(files)
+
+
+def _batches(
+    store: Store, scan_id: str, walker: Walker, options: ScanOptions
+) -> Iterator[list[DumpFile]]:
+    """Take files from the walk in batches; what it could not reach goes to the store."""
+    found = iter(walker)
+    while batch := list(islice(found, BATCH_FILES)):
+        failures = [item for item in batch if isinstance(item, ReadFailure)]
+        if failures:
+            store.add_failures(scan_id, failures)
+        files = [item for item in batch if isinstance(item, DumpFile)]
+        if options.steps or options.ranks:
+            files = [file for file in files if _is_wanted(file, options)]
+        if files:
+            yield files
+
+
+def _is_wanted(file: DumpFile, options: ScanOptions) -> bool:
+    """Whether `--step` and `--rank` ask for a file; one that says neither may hold them."""
+    place = file.place
+    if options.steps and place.step is not None and place.step not in options.steps:
+        return False
+    return not options.ranks or place.device is None or place.device in options.ranks
+
+
+def _signature(registry: ReaderRegistry, options: ScanOptions) -> str:
+    """What must be the same for a stored record to be what reading again would give."""
+    return "|".join(
+        (
+            VERSION,
+            *(f"{plugin.name} {plugin.package} {plugin.version}" for plugin in registry.plugins),
+            options.stats,
+            repr(options.near_limit_share),
+            options.reader or "",
+        )
+    )
+
+

@@ -1,0 +1,427 @@
+"""What happened in each operator execution. Pure: records in, findings out.
+
+Executions of one rank are judged in their order, because what an earlier one wrote decides what
+a later one read. The verdicts are tried in the sequence of docs/verdicts.md: expected, received,
+handoff, bad_input or propagated or swallowed, origin, saturated_origin, status_origin,
+unknown_inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dumpscope.dataflow import Dataflow, Lane, lane_of, sequence_key
+from dumpscope.dtypes import dtype_named
+from dumpscope.hardware import Flag, describe_flags
+from dumpscope.inputs import InputState, is_saturated
+from dumpscope.model import Evidence, Finding, OpRecord, Reason, TensorSummary, Verdict
+from dumpscope.nesting import Nesting
+from dumpscope.optypes import is_generator, is_source
+from dumpscope.reasons import Because, build_reason
+from dumpscope.rules import Rule, RuleSet, is_one_sided
+from dumpscope.topology import Collectives, communication_kind
+
+__all__ = ["Judge"]
+
+_RECEIVES_INTO_BUFFER = ("recv", "broadcast")
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is known of one rank up to the execution that is being judged."""
+
+    bad: dict[int | None, OpRecord] = field(default_factory=dict)
+    saturated: dict[int | None, OpRecord] = field(default_factory=dict)
+    expected_values: set[tuple[object, ...]] = field(default_factory=set)
+
+
+class Judge:
+    """Judge executions with everything that is known around them.
+
+    Parameters
+    ----------
+    ops
+        Executions with a tensor that is not clean, or flagged by the hardware; any order.
+    flow
+        Producers of inputs.
+    rules
+        Expected values.
+    flags
+        Hardware flags by `op_id`.
+    jobs
+        Run -> job, where processes of one job wrote runs of their own.
+    loss_scale
+        Whether the dump holds an operator that checks gradients before they are applied.
+    """
+
+    def __init__(
+        self,
+        ops: Iterable[OpRecord],
+        *,
+        flow: Dataflow,
+        rules: RuleSet,
+        flags: Mapping[int, list[Flag]],
+        jobs: Mapping[str, str] | None = None,
+        loss_scale: bool = False,
+    ) -> None:
+        self._ops = sorted(ops, key=lambda op: (lane_of(op), sequence_key(op)))
+        self._flow = flow
+        self._rules = rules
+        self._flags = flags
+        self._loss_scale = loss_scale
+        self._collectives = Collectives(self._ops, jobs or {})
+        self._nesting = Nesting(self._ops)
+        self._lanes: dict[Lane, _Lane] = {}
+        self._expected: set[tuple[int, int]] = set()
+
+    def judge_all(self) -> list[Finding]:
+        """Return a finding for every execution that has one, expected values among them."""
+        findings = []
+        for op in self._ops:
+            finding = self._judge(op)
+            if finding is not None:
+                findings.append(finding)
+        return findings
+
+    # --- one execution ---------------------------------------------------------------------
+
+    def _judge(self, op: OpRecord) -> Finding | None:
+        lane = self._lanes.setdefault(lane_of(op), _Lane())
+        inputs = self._read_inputs(op, lane)
+        rules = self._expected_outputs(op, inputs)
+        bad_outputs = [
+            t for t in op.outputs if t.stats.nonfinite and (op.op_id, t.index) not in self._expected
+        ]
+        bad_inputs = [state for state in inputs if state.kind == "bad"]
+        finding = self._decide(op, lane, inputs, bad_inputs, bad_outputs, rules)
+        undumped_outputs = not any(t.checked for t in op.outputs)
+        if bad_outputs or (bad_inputs and undumped_outputs):
+            lane.bad.setdefault(op.step, op)
+        if any(is_saturated(t) and not is_one_sided(t) for t in op.outputs):
+            lane.saturated.setdefault(op.step, op)
+        if (
+            finding is not None
+            and bad_outputs
+            and finding.verdict not in (Verdict.PROPAGATED, Verdict.EXPECTED)
+        ):
+            self._nesting.note_cause(op)
+        return finding
+
+    def _decide(
+        self,
+        op: OpRecord,
+        lane: _Lane,
+        inputs: Sequence[InputState],
+        bad_inputs: Sequence[InputState],
+        bad_outputs: Sequence[TensorSummary],
+        rules: Mapping[int, Rule],
+    ) -> Finding | None:
+        because = Because(op, inputs, loss_scale=self._loss_scale)
+        if bad_outputs and not bad_inputs:
+            return self._judge_output(op, lane, inputs, bad_outputs[0], because)
+        if bad_inputs:
+            return self._judge_inputs(op, bad_inputs, bad_outputs, because)
+        if rules:
+            index = min(rules)
+            return self._expected_finding(op, op.tensors[index], rules[index], because)
+        if any(t.stats.nonfinite for t in op.outputs):
+            return None
+        return self._judge_finite(op, lane, inputs, because)
+
+    def _judge_inputs(
+        self,
+        op: OpRecord,
+        bad_inputs: Sequence[InputState],
+        bad_outputs: Sequence[TensorSummary],
+        because: Because,
+    ) -> Finding:
+        """An input is bad: where did it come from, and did it go on?"""
+        handoff = next((s for s in bad_inputs if s.clean_producer is not None), None)
+        if handoff is not None:
+            because = replace(because, producer=handoff.clean_producer)
+            return self._finding(op, Verdict.HANDOFF, "handoff", handoff.tensor, because)
+        made = [s for s in bad_inputs if s.cause is not None]
+        if not made:
+            first = bad_inputs[0]
+            return self._finding(op, Verdict.BAD_INPUT, "bad_input", first.tensor, because)
+        strongest = min(made, key=lambda s: _STRENGTH.index(s.evidence))
+        because = replace(because, producer=strongest.cause, evidence=strongest.evidence)
+        if bad_outputs:
+            return self._finding(op, Verdict.PROPAGATED, "propagated", bad_outputs[0], because)
+        if not any(t.checked for t in op.outputs):
+            return self._finding(op, Verdict.PROPAGATED, "propagated", strongest.tensor, because)
+        return self._finding(op, Verdict.SWALLOWED, "swallowed", strongest.tensor, because)
+
+    def _judge_output(
+        self,
+        op: OpRecord,
+        lane: _Lane,
+        inputs: Sequence[InputState],
+        tensor: TensorSummary,
+        because: Because,
+    ) -> Finding:
+        """An output is bad and no input is known to be."""
+        kind = communication_kind(op.op_type)
+        if kind is not None:
+            group = self._collectives.group_of(op)
+            senders = [
+                member
+                for member in (group.members if group else ())
+                if member.op_id != op.op_id and any(t.stats.nonfinite for t in member.inputs)
+            ]
+            if senders or group is None or not group.complete:
+                ranks = tuple(sorted({m.device for m in senders if m.device is not None}))
+                because = replace(because, ranks=ranks)
+                return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
+        inside = self._nesting.cause_inside(op)
+        if inside is not None:
+            because = replace(because, producer=inside, evidence="graph")
+            return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
+        present = [s for s in inputs if s.kind != "absent"]
+        flagged = op.op_id in self._flags
+        if present and all(s.kind in ("finite", "expected") for s in present):
+            if any(s.kind == "expected" for s in present):
+                return self._finding(op, Verdict.ORIGIN, "origin_mask", tensor, because)
+            code = "origin_confirmed" if flagged else "origin"
+            return self._finding(op, Verdict.ORIGIN, code, tensor, because)
+        virtual = self._flow.virtual_inputs(op) if not present else []
+        if virtual:
+            made = next((p for p in virtual if p.tensor.stats.nonfinite), None)
+            if made is None:
+                because = replace(because, evidence=virtual[0].evidence)
+                return self._finding(op, Verdict.ORIGIN, "origin", tensor, because)
+            because = replace(because, producer=made.op, evidence=made.evidence)
+            return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
+        if not present and is_generator(op.op_type):
+            return self._finding(op, Verdict.ORIGIN, "origin_generator", tensor, because)
+        unread = [s for s in present if s.kind == "unknown"]
+        earlier = lane.bad.get(op.step)
+        if earlier is not None and not any(
+            self._flow.order_excluded(op, s.tensor) for s in unread
+        ):
+            because = replace(because, producer=earlier, evidence="order")
+            return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
+        if not present and is_source(op.op_type):
+            return self._finding(op, Verdict.BAD_INPUT, "bad_input_source", tensor, because)
+        because = replace(because, evidence="order")
+        return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
+
+    def _judge_finite(
+        self, op: OpRecord, lane: _Lane, inputs: Sequence[InputState], because: Because
+    ) -> Finding | None:
+        """Nothing non-finite goes in or comes out: saturation, or the hardware's word alone."""
+        flagged = op.op_id in self._flags
+        saturated = [t for t in op.outputs if is_saturated(t)]
+        known = any(s.kind in ("finite", "expected") for s in inputs)
+        fresh = not any(is_saturated(s.tensor) for s in inputs) and (
+            known or op.step not in lane.saturated
+        )
+        for tensor in saturated:
+            if not fresh:
+                break
+            rule = self._covering(op, tensor, inputs)
+            if rule is not None:
+                return self._expected_finding(op, tensor, rule, because)
+            code = "saturated_origin_confirmed" if flagged else "saturated_origin"
+            if not known:
+                because = replace(because, evidence="order")
+            return self._finding(op, Verdict.SATURATED_ORIGIN, code, tensor, because)
+        if flagged:
+            deciding = next(iter(op.outputs), None)
+            return self._finding(op, Verdict.STATUS_ORIGIN, "status_origin", deciding, because)
+        mask = next((s for s in inputs if s.rule is not None), None)
+        if mask is not None and mask.rule is not None:
+            return self._expected_finding(op, mask.tensor, mask.rule, because)
+        return None
+
+    # --- inputs ----------------------------------------------------------------------------
+
+    def _read_inputs(self, op: OpRecord, lane: _Lane) -> list[InputState]:
+        receives = communication_kind(op.op_type) in _RECEIVES_INTO_BUFFER
+        states = []
+        for tensor in op.inputs:
+            if receives and self._is_buffer(op):
+                states.append(InputState(tensor, "absent"))
+            else:
+                states.append(self._read_input(op, tensor, lane))
+        twin = self._nesting.twin_tensors(op)
+        if twin is not None:
+            forward, tensors = twin
+            for tensor in tensors:
+                if not tensor.stats.nonfinite:
+                    continue
+                if (forward.op_id, tensor.index) in self._expected and tensor.role == "output":
+                    continue
+                states.append(InputState(tensor, "bad", cause=forward, evidence="graph"))
+        return states
+
+    def _is_buffer(self, op: OpRecord) -> bool:
+        """Whether what `op` lists as its input is only the buffer that it receives into."""
+        kind = communication_kind(op.op_type)
+        if kind == "recv":
+            return True
+        group = self._collectives.group_of(op)
+        # Of a broadcast only the root's input is read; who the root is, a dump does not say.
+        # A finite input whose output holds something else was overwritten: not the root's.
+        return group is not None and any(
+            out.digest != inp.digest for out, inp in zip(op.outputs, op.inputs)
+        )
+
+    def _read_input(self, op: OpRecord, tensor: TensorSummary, lane: _Lane) -> InputState:
+        if not tensor.dumped:
+            missing = tensor.address != 0 or not tensor.size_bytes
+            return InputState(tensor, "unknown" if missing else "absent")
+        if not tensor.stats.nonfinite:
+            complete = tensor.checked and not tensor.missing_bytes
+            return InputState(tensor, "finite" if complete else "unknown")
+        if self._is_rewritten(op, tensor):
+            return self._read_rewritten(op, tensor)
+        same = self._flow.same_bytes(op, tensor)
+        producer = self._flow.producer_of(op, tensor)
+        if producer is not None and producer.evidence != "bytes":
+            if not producer.tensor.stats.nonfinite:
+                return InputState(
+                    tensor, "bad", clean_producer=producer.op, evidence=producer.evidence
+                )
+            same = [producer]
+        if same and all((p.op.op_id, p.tensor.index) in self._expected for p in same):
+            return InputState(tensor, "expected", cause=same[-1].op)
+        if not same and _fingerprint(tensor) in lane.expected_values:
+            return InputState(tensor, "expected")
+        if producer is not None:
+            return InputState(tensor, "bad", cause=producer.op, evidence=producer.evidence)
+        excluded = self._flow.order_excluded(op, tensor)
+        earlier = None if excluded else lane.bad.get(op.step)
+        if earlier is not None:
+            return InputState(tensor, "bad", cause=earlier, evidence="order")
+        around = self._arose_inside(op)
+        if around is not None:
+            return InputState(tensor, "bad", cause=around, evidence="graph")
+        for rule in self._rules.covering(op, tensor):
+            if rule.condition in ("", "producer_absent"):
+                return InputState(tensor, "expected", rule=rule)
+        return InputState(tensor, "bad")
+
+    def _is_rewritten(self, op: OpRecord, tensor: TensorSummary) -> bool:
+        """Whether an output has the input's address and bytes: it was recorded after the fact."""
+        return (
+            tensor.address != 0
+            and tensor.digest is not None
+            and any(t.address == tensor.address and t.digest == tensor.digest for t in op.outputs)
+        )
+
+    def _read_rewritten(self, op: OpRecord, tensor: TensorSummary) -> InputState:
+        producer = self._flow.producer_of(op, tensor)
+        if producer is None:
+            return InputState(tensor, "unknown")
+        if producer.tensor.stats.nonfinite:
+            return InputState(tensor, "bad", cause=producer.op, evidence=producer.evidence)
+        return InputState(tensor, "finite", evidence=producer.evidence)
+
+    def _arose_inside(self, op: OpRecord) -> OpRecord | None:
+        """The innermost module around `op` that was given finite values and made bad ones."""
+        for module in self._nesting.enclosing(op):
+            if any(t.stats.nonfinite for t in module.inputs):
+                return None
+            if module.inputs and any(t.stats.nonfinite for t in module.outputs):
+                return module
+        return None
+
+    # --- expected values -------------------------------------------------------------------
+
+    def _expected_outputs(self, op: OpRecord, inputs: Sequence[InputState]) -> dict[int, Rule]:
+        """Rules by position in `op.tensors` of the non-finite outputs that are expected."""
+        found = {}
+        lane = self._lanes[lane_of(op)]
+        for position, tensor in enumerate(op.tensors):
+            if tensor.role != "output" or not tensor.stats.nonfinite:
+                continue
+            rule = self._covering(op, tensor, inputs)
+            if rule is not None:
+                found[position] = rule
+                self._expected.add((op.op_id, tensor.index))
+                lane.expected_values.add(_fingerprint(tensor))
+        return found
+
+    def _covering(
+        self, op: OpRecord, tensor: TensorSummary, inputs: Sequence[InputState]
+    ) -> Rule | None:
+        for rule in self._rules.covering(op, tensor):
+            if rule.condition == "":
+                return rule
+            if any(state.kind == "bad" for state in inputs):
+                continue
+            if rule.condition == "clean_inputs":
+                return rule
+            if rule.condition == "same_positions" and _holds_mask(tensor, inputs):
+                return rule
+        return None
+
+    # --- making findings -------------------------------------------------------------------
+
+    def _expected_finding(
+        self, op: OpRecord, tensor: TensorSummary, rule: Rule, because: Because
+    ) -> Finding:
+        finding = self._finding(op, Verdict.EXPECTED, "expected", tensor, because)
+        parameters = {
+            **finding.reason.parameters,
+            "rule": rule.name,
+            "why": rule.reason,
+            "why_zh": rule.reason_zh,
+        }
+        return replace(finding, rule=rule.name, reason=Reason("expected", parameters))
+
+    def _finding(
+        self,
+        op: OpRecord,
+        verdict: Verdict,
+        code: str,
+        tensor: TensorSummary | None,
+        because: Because,
+    ) -> Finding:
+        flags = self._flags.get(op.op_id)
+        shown = any(t.stats.nonfinite or is_saturated(t) for t in op.outputs)
+        overflow = describe_flags(flags, confirmed=shown) if flags else None
+        evidence: list[Evidence] = [because.evidence or "own_inputs"]
+        if overflow is not None:
+            evidence.append("status")
+        if any(t.from_statistics for t in op.tensors):
+            evidence.append("statistics")
+        deciding = None
+        if tensor is not None:
+            deciding = next((i for i, t in enumerate(op.tensors) if t is tensor), None)
+        return Finding(
+            op=op,
+            verdict=verdict,
+            reason=build_reason(code, tensor, because, overflow),
+            evidence=tuple(evidence),
+            deciding=deciding,
+            overflow=overflow,
+            caused_by=None if because.producer is None else because.producer.op_id,
+        )
+
+
+_STRENGTH: tuple[Evidence | None, ...] = ("own_inputs", "graph", "address", "bytes", "order", None)
+
+
+def _fingerprint(tensor: TensorSummary) -> tuple[object, ...]:
+    """What identifies a mask where only statistics of it are known."""
+    stats = tensor.stats
+    mask = stats.mask.digest if stats.mask is not None else None
+    return (
+        dtype_named(tensor.dtype).kind, tensor.shape, stats.nan, stats.posinf, stats.neginf, mask,
+        stats.max if mask is None else None,
+    )  # fmt: skip
+
+
+def _holds_mask(tensor: TensorSummary, inputs: Sequence[InputState]) -> bool:
+    """Whether an input holds one mask constant at the positions of the bad values of `tensor`."""
+    mask = tensor.stats.mask
+    if mask is None or mask.digest is None:
+        return False
+    return any(
+        state.tensor.stats.mask is not None and state.tensor.stats.mask.digest == mask.digest
+        for state in inputs
+        if state.kind in ("finite", "expected")
+    )

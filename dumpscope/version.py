@@ -1,0 +1,7 @@
+"""The version of the program, kept here so that `--version` reads no package metadata."""
+
+from __future__ import annotations
+
+__all__ = ["VERSION"]
+
+VERSION = "0.1.0"
