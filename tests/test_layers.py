@@ -36,6 +36,8 @@ FLOORS = (
         "places",
         "plugins",
         "positions",
+        "readers.protocol",
+        "roots",
         "safetext",
         "source",
         "stats",
@@ -99,8 +101,11 @@ def imports_of(name: str) -> set[str]:
 
 
 def floor_of(name: str) -> int:
-    room = name.partition(".")[0]
-    return next((i for i, rooms in enumerate(FLOORS) if room in rooms), SCAN_FLOOR)
+    for candidate in (name, name.partition(".")[0]):
+        for floor, rooms in enumerate(FLOORS):
+            if candidate in rooms:
+                return floor
+    return SCAN_FLOOR
 
 
 def plugin_modules(group: str) -> set[str]:
