@@ -1,0 +1,214 @@
+"""Float types seen as integers: in the bit patterns of a float type the order is that of
+magnitudes, so the largest values, and whether any is not finite, come from integer maxima.
+
+That holds of IEEE types, bfloat16, float8_e5m2, float8_e4m3fn (whose NaN is the largest pattern)
+and float8_e8m0fnu (which has no sign). It does not hold of hifloat8.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from dumpscope.lowfloats import MIN_NORMAL, code_values
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["COMPONENT_OF", "FLOAT_CODES", "Extremes", "FloatCodes"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloatCodes:
+    """The bit patterns ("codes") of one float type.
+
+    Attributes
+    ----------
+    signed, unsigned
+        Integer types of the same width. A type without sign has the unsigned one twice.
+    sign
+        The sign bit; beyond all codes for a type without one.
+    magnitude
+        Mask that drops the sign.
+    nonfinite
+        The smallest magnitude that is not finite.
+    infinite
+        The magnitude of Inf, `None` without one.
+    limit, smallest_normal
+        Magnitudes of the largest finite and the smallest normal value.
+    """
+
+    name: str
+    bits: int
+    signed: np.dtype[Any]
+    unsigned: np.dtype[Any]
+    sign: int
+    magnitude: int
+    nonfinite: int
+    infinite: int | None
+    limit: int
+    smallest_normal: int
+    value_of: Callable[[int], float]
+    numpy: np.dtype[Any]
+
+    def code_of(self, value: float) -> int:
+        """Return the code of a value rounded to this type."""
+        with np.errstate(over="ignore"):
+            rounded = np.array(value, np.float64).astype(self.numpy)
+        return int(rounded.view(self.unsigned))
+
+    def largest_below(self, value: float) -> int:
+        """Return the largest magnitude whose value does not exceed a non-negative `value`."""
+        low, high = 0, self.nonfinite
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.value_of(middle) <= value:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def to_float64(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Decode codes of finite values."""
+        if self.name == "bfloat16":
+            return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+        return codes.view(self.numpy).astype(np.float64)
+
+
+def _ieee_value(pack: str, unpack: str, shift: int = 0) -> Callable[[int], float]:
+    to_bytes, from_bytes = struct.Struct(pack).pack, struct.Struct(unpack).unpack
+
+    def value_of(code: int) -> float:
+        return float(from_bytes(to_bytes(code << shift))[0])
+
+    return value_of
+
+
+def _ieee(
+    name: str, bits: int, fraction_bits: int, scalar: Any, value_of: Callable[[int], float]
+) -> FloatCodes:
+    size = bits // 8
+    magnitude = (1 << (bits - 1)) - 1
+    infinite = magnitude >> fraction_bits << fraction_bits
+    return FloatCodes(
+        name,
+        bits,
+        np.dtype(f"<i{size}"),
+        np.dtype(f"<u{size}"),
+        sign=1 << (bits - 1),
+        magnitude=magnitude,
+        nonfinite=infinite,
+        infinite=infinite,
+        limit=infinite - 1,
+        smallest_normal=1 << fraction_bits,
+        value_of=value_of,
+        numpy=np.dtype(scalar),
+    )
+
+
+def _of_eight_bits(name: str, scalar: Any, nonfinite: int, infinite: int | None) -> FloatCodes:
+    values = code_values(name).tolist()
+    signed = name != "float8_e8m0fnu"
+    smallest_normal = next(code for code in range(256) if values[code] >= MIN_NORMAL[name])
+    return FloatCodes(
+        name,
+        8,
+        np.dtype(np.int8 if signed else np.uint8),
+        np.dtype(np.uint8),
+        sign=0x80 if signed else 0x100,
+        magnitude=0x7F if signed else 0xFF,
+        nonfinite=nonfinite,
+        infinite=infinite,
+        limit=nonfinite - 1,
+        smallest_normal=smallest_normal,
+        value_of=values.__getitem__,
+        numpy=np.dtype(scalar),
+    )
+
+
+FLOAT_CODES: dict[str, FloatCodes] = {
+    codes.name: codes
+    for codes in (
+        _ieee("float16", 16, 10, "<f2", _ieee_value("<H", "<e")),
+        _ieee("bfloat16", 16, 7, ml_dtypes.bfloat16, _ieee_value("<I", "<f", 16)),
+        _ieee("float32", 32, 23, "<f4", _ieee_value("<I", "<f")),
+        _ieee("float64", 64, 52, "<f8", _ieee_value("<Q", "<d")),
+        _of_eight_bits("float8_e5m2", ml_dtypes.float8_e5m2, 0x7C, 0x7C),
+        _of_eight_bits("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 0x7F, None),
+        _of_eight_bits("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, 0xFF, None),
+    )
+}
+
+COMPONENT_OF = {
+    "complex32": FLOAT_CODES["float16"],
+    "complex64": FLOAT_CODES["float32"],
+    "complex128": FLOAT_CODES["float64"],
+}
+
+
+class Extremes:
+    """The largest and smallest value among codes that are all finite, block by block."""
+
+    __slots__ = ("_codes", "floor", "high", "low")
+
+    def __init__(self, codes: FloatCodes) -> None:
+        self._codes = codes
+        self.high = -1 << 64
+        """Largest code as a signed number: the largest value where any is positive."""
+        self.low = -1
+        """Largest code as an unsigned number: the smallest value where any is negative."""
+        self.floor = 1 << 64
+        """Smallest unsigned code: the other end where all values have one sign."""
+
+    def add(self, codes: npt.NDArray[Any]) -> None:
+        """Take the unsigned codes of a block into account."""
+        if not codes.size:
+            return
+        unsigned = codes.view(self._codes.unsigned)
+        self.high = max(self.high, int(np.maximum.reduce(codes.view(self._codes.signed))))
+        self.low = max(self.low, int(np.maximum.reduce(unsigned)))
+        if self.low < self._codes.sign or self.high < 0:
+            self.floor = min(self.floor, int(np.minimum.reduce(unsigned)))
+
+    def minimum_code(self) -> int:
+        """Code of the smallest value. There must have been one."""
+        return self.low if self.low >= self._codes.sign else self.floor
+
+    def values(self) -> tuple[float, float] | tuple[None, None]:
+        """Return the smallest and largest value, without the sign of zero."""
+        if self.low < 0:
+            return None, None
+        largest = self.high if self.high >= 0 else self.floor
+        value_of = self._codes.value_of
+        return value_of(self.minimum_code()) + 0.0, value_of(largest) + 0.0
+
+
+_MASK_CONSTANTS = (-65504.0, -3.3895313892515355e38, -3.39e38, -3.40e38, -3.4028234663852886e38)
+
+
+@lru_cache(maxsize=None)
+def mask_codes(name: str) -> dict[int, float]:
+    """Return code -> value of the constants that stand for "masked out" in this type.
+
+    They are the minima of float16, bfloat16, float32 and float64, and the round -3.39e38 and
+    -3.40e38, as this type rounds them (-Inf left out), plus the type's own minimum.
+    """
+    codes = FLOAT_CODES[name]
+    if codes.sign > codes.magnitude + 1 or codes.sign >> codes.bits:
+        return {}
+    constants = [codes.value_of(codes.sign | codes.limit)]
+    if codes.bits > 8:
+        constants.extend(_MASK_CONSTANTS)
+        constants.extend(float(np.float32(constant)) for constant in _MASK_CONSTANTS)
+    found = {}
+    for constant in constants:
+        code = codes.code_of(constant)
+        if code & codes.magnitude < codes.nonfinite:
+            found[code] = codes.value_of(code)
+    return found
