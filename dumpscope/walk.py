@@ -14,12 +14,12 @@ import stat
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TextIO, Union
+from typing import TextIO, Union
 
-from dumpscope.errors import OptionsError
 from dumpscope.model import DumpFile, ReadFailure
 from dumpscope.naming import parse_name, read_mapping, real_name
 from dumpscope.places import place_of
+from dumpscope.roots import Root, explain, is_inside, join, name_roots, resolve_roots
 
 __all__ = ["MAX_DEPTH", "WALK", "Walker", "place_of", "resolve_roots", "walk"]
 
@@ -41,16 +41,6 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
 Found = Union[DumpFile, ReadFailure]
 
 
-class _Root(NamedTuple):
-    """One path to walk: where it is, what it is called below the common root, whose it is."""
-
-    path: str
-    real: str
-    relative: str
-    source: int
-    is_folder: bool
-
-
 class _Folder:
     """A folder on the way down: its open descriptor and the subfolders still to be read."""
 
@@ -64,38 +54,6 @@ class _Folder:
         self.real = real
         self.relative = relative
         self.subfolders: list[str] = []
-
-
-def resolve_roots(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, list[str]]:
-    """Make the paths of a command line absolute and free of repetitions.
-
-    Returns
-    -------
-    root : str
-        The folder to which names are relative: the path itself when it is a folder, its folder
-        when it is a file, and for several paths the deepest folder that holds them all.
-    paths : list of str
-        In the given order, without those that are or lie inside another one.
-
-    Raises
-    ------
-    OptionsError
-        There is no path, or one leads nowhere.
-    """
-    if not paths:
-        raise OptionsError("no path to scan: name a dump folder, a dump file or an acl.json")
-    kept: list[tuple[str, str]] = []
-    for given in paths:
-        path, real = _locate(os.fspath(given))
-        if any(_is_inside(real, other) for _, other in kept):
-            continue
-        kept = [(p, r) for p, r in kept if not _is_inside(r, real)]
-        kept.append((path, real))
-    absolute = [path for path, _ in kept]
-    root = os.path.commonpath(absolute)
-    if not os.path.isdir(root):
-        root = os.path.dirname(root)
-    return root, absolute
 
 
 def walk(
@@ -154,7 +112,7 @@ class Walker:
         self.folders = 0
         self.finished = False
         self._companions = companions
-        self._roots = _name_roots(self.root, paths)
+        self._roots = name_roots(self.root, paths)
         self._real_folders = [root.real for root in self._roots if root.is_folder]
         self._stream = self._walk_roots()
 
@@ -181,13 +139,13 @@ class Walker:
                 yield from self._offer_file(root)
         self.finished = True
 
-    def _offer_file(self, root: _Root) -> Iterator[Found]:
+    def _offer_file(self, root: Root) -> Iterator[Found]:
         """Yield a single file that the user named, be it behind a link."""
         folder, name = os.path.split(root.real)
         try:
             status = os.stat(root.real, follow_symlinks=False)
         except OSError as error:
-            yield _failure(root.relative, error)
+            yield _failure(root.relative, "its status cannot be read", error)
             return
         if not stat.S_ISREG(status.st_mode):
             self.skipped[_kind_of(status.st_mode)] += 1
@@ -216,12 +174,12 @@ class Walker:
             place=place_of(folder, root.source),
         )
 
-    def _walk_tree(self, root: _Root) -> Iterator[Found]:
+    def _walk_tree(self, root: Root) -> Iterator[Found]:
         """Yield the files of one folder and of all below it, depth first."""
         try:
             top = _Folder(os.open(root.real, _OPEN_FOLDER), root.path, root.real, root.relative)
         except OSError as error:
-            yield _failure(root.relative or ".", error)
+            yield _failure(root.relative or ".", "the folder cannot be opened", error)
             return
         stack = [top]
         try:
@@ -232,7 +190,7 @@ class Walker:
                     os.close(stack.pop().descriptor)
                     continue
                 name = parent.subfolders.pop()
-                relative = f"{parent.relative}/{name}" if parent.relative else name
+                relative = join(parent.relative, name)
                 if len(stack) > MAX_DEPTH:
                     yield ReadFailure(
                         relative,
@@ -248,10 +206,10 @@ class Walker:
                         name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=parent.descriptor
                     )
                 except OSError as error:
-                    yield _failure(relative, error)
+                    yield _failure(relative, "the folder cannot be opened", error)
                     continue
                 folder = _Folder(
-                    descriptor, _join(parent.path, name), _join(parent.real, name), relative
+                    descriptor, join(parent.path, name), join(parent.real, name), relative
                 )
                 if any(folder.identity == above.identity for above in stack):
                     os.close(descriptor)
@@ -263,14 +221,14 @@ class Walker:
             for folder in stack:
                 os.close(folder.descriptor)
 
-    def _list_folder(self, folder: _Folder, root: _Root) -> Iterator[Found]:
+    def _list_folder(self, folder: _Folder, root: Root) -> Iterator[Found]:
         """Yield the files of one folder and note its subfolders."""
         self.folders += 1
         place = place_of(folder.real, root.source, root.real)
         mapping, failure = _load_mapping(folder.descriptor, folder.relative)
         if failure is not None:
             yield failure
-        path_prefix = _join(folder.path, "")
+        path_prefix = join(folder.path, "")
         prefix = f"{folder.relative}/" if folder.relative else ""
         companions = self._companions
         belonging: set[str] = set()
@@ -286,7 +244,7 @@ class Walker:
                             continue
                         status = entry.stat(follow_symlinks=False)
                     except OSError as error:
-                        yield _failure(prefix + name, error)
+                        yield _failure(prefix + name, "its status cannot be read", error)
                         continue
                     if not stat.S_ISREG(status.st_mode):
                         failure = self._pass_over(folder, name, status.st_mode, mapping)
@@ -311,7 +269,7 @@ class Walker:
                         place,
                     )
         except OSError as error:
-            yield _failure(folder.relative or ".", error)
+            yield _failure(folder.relative or ".", "the folder cannot be listed", error)
         if belonging:
             subfolders[:] = [name for name in subfolders if name not in belonging]
         subfolders.sort(reverse=True)  # they are taken from the end
@@ -333,69 +291,39 @@ class Walker:
                 self.skipped["link_dangling"] += 1
                 return None
             return _failure(
-                _join(folder.relative, name) if folder.relative else name,
+                join(folder.relative, name),
+                "the link leads to a file that cannot be reached",
                 error,
-                "the link leads to a file that cannot be reached: ",
             )
-        target = os.path.realpath(_join(folder.real, name))
-        if _is_inside(folder.real, target):
+        target = os.path.realpath(join(folder.real, name))
+        if is_inside(folder.real, target):
             self.skipped["link_circle"] += 1
-        elif any(_is_inside(target, real) for real in self._real_folders):
+        elif any(is_inside(target, real) for real in self._real_folders):
             self.skipped["link_inside"] += 1
         else:
             self.skipped["link_outside"] += 1
         return None
 
 
-def _locate(given: str | bytes) -> tuple[str, str]:
-    """Return a path made absolute as the user wrote it, and with its links resolved."""
-    name = os.fsdecode(given)
-    if not name or "\0" in name:
-        raise OptionsError(f"{name!r} is no path")
-    try:
-        os.stat(name)
-        real = os.path.realpath(name, strict=True)
-    except OSError as error:
-        raise OptionsError(f"{name!r} cannot be scanned: {_reason(error)}") from error
-    path = os.path.abspath(name)
-    # abspath takes "link/.." away, which may lead elsewhere than the link's parent.
-    return (path if os.path.realpath(path) == real else real), real
-
-
-def _name_roots(root: str, paths: Sequence[str]) -> list[_Root]:
-    """Number the paths. Files that are named one by one share the number of their folder."""
-    named: list[_Root] = []
-    source_of_folder: dict[str, int] = {}
-    for index, path in enumerate(paths):
-        real = os.path.realpath(path)
-        is_folder = os.path.isdir(real)
-        source = index if is_folder else source_of_folder.setdefault(os.path.dirname(real), index)
-        relative = os.path.relpath(path, root)
-        named.append(_Root(path, real, "" if relative == "." else relative, source, is_folder))
-    return named
-
-
 def _load_mapping(descriptor: int, relative: str) -> tuple[dict[str, str], ReadFailure | None]:
-    """Read the mapping.csv of an open folder, if it has one."""
+    """Read the mapping.csv of an open folder, if it has one that is a regular file."""
+    try:
+        status = os.stat(_MAPPING, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return {}, None
+    except OSError as error:
+        return {}, _failure(join(relative, _MAPPING), "its status cannot be read", error)
+    if not stat.S_ISREG(status.st_mode):
+        return {}, None
+    name = join(relative, _MAPPING)
     try:
         file = os.open(
             _MAPPING, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor
         )
-    except FileNotFoundError:
-        return {}, None
-    except OSError as error:
-        if error.errno == errno.ELOOP:  # a link, which is not followed
-            return {}, None
-        return {}, _failure(_join(relative, _MAPPING) if relative else _MAPPING, error)
-    name = _join(relative, _MAPPING) if relative else _MAPPING
-    with os.fdopen(file, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        try:
-            status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode):
-                return {}, None
+        with os.fdopen(file, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
             mapping = read_mapping(_bounded_lines(lines))
-        except OSError as error:
-            return {}, _failure(name, error)
+    except OSError as error:
+        return {}, _failure(name, "hashed names stay as they are, it cannot be read", error)
     if status.st_size > _MAX_MAPPING_BYTES:
         return mapping, ReadFailure(
             name,
@@ -403,7 +331,7 @@ def _load_mapping(descriptor: int, relative: str) -> tuple[dict[str, str], ReadF
             "DumpReadError",
             _MAX_MAPPING_BYTES,
             f"expected at most {_MAX_MAPPING_BYTES} bytes, found {status.st_size}: "
-            "real names after them are not known",
+            "the real names after them are not known",
         )
     return mapping, None
 
@@ -425,18 +353,7 @@ def _bounded_lines(lines: TextIO) -> Iterator[str]:
 
 def _is_dump_name(name: str) -> bool:
     """Say whether a name alone lets one expect a dump behind it."""
-    return (
-        name in _DUMP_FILES or name.endswith(_DUMP_SUFFIXES) or parse_name(name) is not None
-    )
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    """Say whether a resolved path is a resolved folder or lies below it."""
-    return path == folder or path.startswith(_join(folder, ""))
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}{name}" if folder.endswith("/") else f"{folder}/{name}"
+    return name in _DUMP_FILES or name.endswith(_DUMP_SUFFIXES) or parse_name(name) is not None
 
 
 def _kind_of(mode: int) -> str:
@@ -449,9 +366,6 @@ def _kind_of(mode: int) -> str:
     return "other"
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
-
-
-def _failure(relative: str, error: OSError, before: str = "") -> ReadFailure:
-    return ReadFailure(relative, WALK, type(error).__name__, None, f"{before}{_reason(error)}")
+def _failure(relative: str, what: str, error: OSError) -> ReadFailure:
+    """Make a failure of what the system refused: what could not be done, and why."""
+    return ReadFailure(relative, WALK, type(error).__name__, None, f"{what}: {explain(error)}")

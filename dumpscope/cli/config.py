@@ -1,0 +1,120 @@
+"""`dumpscope config`: check an acl.json as CANN does, or write one to start from."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import click
+
+from dumpscope.errors import OptionsError
+
+__all__ = ["config"]
+
+_PRESET_NAMES = ("overflow", "model", "single-op", "stats")
+"""Written out, so that `--help` loads nothing; a test compares it with `aclconfig.PRESETS`."""
+
+_FILE_MODE = 0o644
+
+
+@click.group(epilog="Example: dumpscope config init --preset overflow && dumpscope config check")
+def config() -> None:
+    """Check or write an acl.json."""
+
+
+@config.command(
+    epilog="Example: dumpscope config check acl.json; exit status 0 CANN accepts it (warnings "
+    "included), 1 CANN would refuse it, 2 it cannot be read."
+)
+@click.argument("file", default="acl.json", type=click.Path())
+def check(file: str) -> None:
+    """Apply CANN's own rules to FILE (default: ./acl.json).
+
+    Every issue is one line: an error is what CANN would refuse.
+    """
+    from dumpscope.aclconfig import check_config, load_config
+    from dumpscope.safetext import make_printable
+
+    issues = check_config(load_config(file))
+    errors = sum(issue.severity == "error" for issue in issues)
+    for issue in issues:
+        click.echo(make_printable(str(issue)))
+    verdict = "CANN would refuse it" if errors else "CANN accepts it"
+    counts = f"{_count(errors, 'error')}, {_count(len(issues) - errors, 'warning')}"
+    click.echo(f"{make_printable(file)}: {verdict} ({counts})")
+    raise click.exceptions.Exit(1 if errors else 0)
+
+
+@config.command(
+    epilog="Example: dumpscope config init --preset model --dump-path /data/dump --output acl.json"
+)
+@click.option(
+    "--preset",
+    "name",
+    type=click.Choice(_PRESET_NAMES),
+    required=True,
+    help="overflow: only operators that overflow; model: every operator of a model; "
+    "single-op: operators called one by one; stats: statistics instead of values.",
+)
+@click.option("--dump-path", metavar="FOLDER", help="Where CANN dumps to (default: dump_data).")
+@click.option(
+    "--output",
+    metavar="FILE",
+    default="acl.json",
+    show_default=True,
+    type=click.Path(),
+    help="The file to write, - for stdout.",
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+def init(name: str, dump_path: str | None, output: str, force: bool) -> None:
+    """Write an acl.json that CANN accepts."""
+    from dumpscope.aclconfig import DEFAULT_DUMP_PATH, preset
+    from dumpscope.safetext import make_printable
+
+    folder = DEFAULT_DUMP_PATH if dump_path is None else dump_path
+    text = preset(name, folder)
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    _write(output, text, overwrite=force)
+    shown = make_printable(output)
+    click.echo(
+        f"Wrote {shown}. Next: create the folder {make_printable(folder)}, give {shown} to aclInit "
+        f"or aclmdlSetDump and run the program, then: dumpscope scan {shown}",
+        err=True,
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _write(path: str, text: str, *, overwrite: bool) -> None:
+    """Write a file whole or not at all, and over another one only when asked to.
+
+    Raises
+    ------
+    OptionsError
+        The file is there already, or it cannot be written.
+    """
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(
+            prefix=".acl-", suffix=".json", dir=os.path.dirname(path) or "."
+        )
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, _FILE_MODE)  # mkstemp's 0600 keeps other users' programs out
+        if overwrite:
+            os.replace(temporary, path)
+            temporary = None
+        else:
+            os.link(temporary, path)  # unlike a rename, it never replaces a file
+    except FileExistsError as error:
+        raise OptionsError(f"{path} exists already; --force overwrites it") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no path"
+        raise OptionsError(f"{path} cannot be written: {reason}") from error
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)
