@@ -88,12 +88,18 @@ class Dtype:
         return self.kind not in ("string", "opaque")
 
 
-def _plain(name: str, kind: Kind, scalar: Any, **more: Any) -> Dtype:
+def _plain(
+    name: str,
+    kind: Kind,
+    scalar: npt.DTypeLike,
+    limit: float | None = None,
+    saturates: bool = False,
+) -> Dtype:
     numpy_type = np.dtype(scalar)
-    return Dtype(name, numpy_type.itemsize * 8, kind, numpy_type, **more)
+    return Dtype(name, numpy_type.itemsize * 8, kind, numpy_type, limit, saturates)
 
 
-def _float(name: str, scalar: Any, limit: float, saturates: bool) -> Dtype:
+def _float(name: str, scalar: npt.DTypeLike, limit: float, saturates: bool) -> Dtype:
     return _plain(name, "float", scalar, limit=limit, saturates=saturates)
 
 
@@ -134,7 +140,7 @@ _BY_CODE: dict[int, Dtype] = {
     24: Dtype("string_ref", 0, "string"),
     25: Dtype("dual", 0, "opaque"),
     26: Dtype("variant", 0, "opaque"),
-    27: _float("bfloat16", ml_dtypes.bfloat16, float(ml_dtypes.finfo("bfloat16").max), True),
+    27: _float("bfloat16", ml_dtypes.bfloat16, (2 - 2.0**-7) * 2.0**127, True),
     28: _packed("int4", 4, "int"),
     29: _packed("uint1", 1, "uint"),
     30: _packed("int2", 2, "int"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -68,22 +68,36 @@ class Encoding:
 
     def nonfinite(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Say which elements are NaN or Inf."""
+        found: npt.NDArray[np.bool_]
         if self.kind is not None:
-            bad = (codes & codes.dtype.type(self.kind.magnitude)) >= self.kind.nonfinite
-            return bad.reshape(-1, 2).any(axis=1) if self.lanes == 2 else bad
-        if self.dtype.kind == "float":
+            found = (codes & codes.dtype.type(self.kind.magnitude)) >= self.kind.nonfinite
+            if self.lanes == 2:
+                found = found.reshape(-1, 2).any(axis=1)
+        elif self.dtype.kind == "float":
             assert self.values is not None
-            return ~np.isfinite(self.values)[codes]
-        return np.zeros(codes.size, np.bool_)
+            found = ~np.isfinite(self.values)[codes]
+        else:
+            found = np.zeros(codes.size, np.bool_)
+        return found
 
     def saturated(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Say which elements are at the limit of the type."""
+        found: npt.NDArray[np.bool_]
         if self.kind is not None and self.lanes == 1:
-            return (codes & codes.dtype.type(self.kind.magnitude)) == self.kind.limit
-        if self.dtype.kind == "float":
+            found = (codes & codes.dtype.type(self.kind.magnitude)) == self.kind.limit
+        elif self.dtype.kind == "float":
             assert self.values is not None
-            return (np.abs(self.values) == self.dtype.limit)[codes]
-        return np.zeros(codes.size // self.lanes, np.bool_)
+            found = (np.abs(self.values) == self.dtype.limit)[codes]
+        else:
+            found = np.zeros(codes.size // self.lanes, np.bool_)
+        return found
+
+    def code_of(self, value: float) -> int:
+        """Return the code of a value that the real float type has."""
+        if self.kind is not None:
+            return self.kind.code_of(value)
+        assert self.values is not None
+        return int(np.flatnonzero(self.values == value)[0])
 
     def table(self) -> npt.NDArray[np.float64]:
         """Return the value of every code of a type of at most 16 bits."""
@@ -91,12 +105,17 @@ class Encoding:
 
     def to_float64(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Decode finite elements of a real type."""
+        values: npt.NDArray[np.float64]
         if self.values is not None:
-            return self.values[codes]
-        return codes.astype(np.float64) if self.kind is None else self.kind.to_float64(codes)
+            values = self.values[codes]
+        elif self.kind is not None:
+            values = self.kind.to_float64(codes)
+        else:
+            values = codes.astype(np.float64)
+        return values
 
 
-@lru_cache(maxsize=None)
+@cache
 def _table(name: str) -> npt.NDArray[np.float64]:
     codes = np.arange(1 << 16, dtype=np.uint16)
     if name not in FLOAT_CODES:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -78,7 +77,8 @@ class FloatCodes:
         """Decode codes of finite values."""
         if self.name == "bfloat16":
             return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-        return codes.view(self.numpy).astype(np.float64)
+        values: npt.NDArray[np.float64] = codes.view(self.numpy).astype(np.float64)
+        return values
 
 
 def _ieee_value(pack: str, unpack: str, shift: int = 0) -> Callable[[int], float]:
@@ -91,7 +91,11 @@ def _ieee_value(pack: str, unpack: str, shift: int = 0) -> Callable[[int], float
 
 
 def _ieee(
-    name: str, bits: int, fraction_bits: int, scalar: Any, value_of: Callable[[int], float]
+    name: str,
+    bits: int,
+    fraction_bits: int,
+    scalar: npt.DTypeLike,
+    value_of: Callable[[int], float],
 ) -> FloatCodes:
     size = bits // 8
     magnitude = (1 << (bits - 1)) - 1
@@ -112,7 +116,9 @@ def _ieee(
     )
 
 
-def _of_eight_bits(name: str, scalar: Any, nonfinite: int, infinite: int | None) -> FloatCodes:
+def _of_eight_bits(
+    name: str, scalar: npt.DTypeLike, nonfinite: int, infinite: int | None
+) -> FloatCodes:
     values = code_values(name).tolist()
     signed = name != "float8_e8m0fnu"
     smallest_normal = next(code for code in range(256) if values[code] >= MIN_NORMAL[name])
@@ -176,39 +182,11 @@ class Extremes:
         if self.low < self._codes.sign or self.high < 0:
             self.floor = min(self.floor, int(np.minimum.reduce(unsigned)))
 
-    def minimum_code(self) -> int:
-        """Code of the smallest value. There must have been one."""
-        return self.low if self.low >= self._codes.sign else self.floor
-
     def values(self) -> tuple[float, float] | tuple[None, None]:
         """Return the smallest and largest value, without the sign of zero."""
         if self.low < 0:
             return None, None
+        smallest = self.low if self.low >= self._codes.sign else self.floor
         largest = self.high if self.high >= 0 else self.floor
         value_of = self._codes.value_of
-        return value_of(self.minimum_code()) + 0.0, value_of(largest) + 0.0
-
-
-_MASK_CONSTANTS = (-65504.0, -3.3895313892515355e38, -3.39e38, -3.40e38, -3.4028234663852886e38)
-
-
-@lru_cache(maxsize=None)
-def mask_codes(name: str) -> dict[int, float]:
-    """Return code -> value of the constants that stand for "masked out" in this type.
-
-    They are the minima of float16, bfloat16, float32 and float64, and the round -3.39e38 and
-    -3.40e38, as this type rounds them (-Inf left out), plus the type's own minimum.
-    """
-    codes = FLOAT_CODES[name]
-    if codes.sign > codes.magnitude + 1 or codes.sign >> codes.bits:
-        return {}
-    constants = [codes.value_of(codes.sign | codes.limit)]
-    if codes.bits > 8:
-        constants.extend(_MASK_CONSTANTS)
-        constants.extend(float(np.float32(constant)) for constant in _MASK_CONSTANTS)
-    found = {}
-    for constant in constants:
-        code = codes.code_of(constant)
-        if code & codes.magnitude < codes.nonfinite:
-            found[code] = codes.value_of(code)
-    return found
+        return value_of(smallest) + 0.0, value_of(largest) + 0.0

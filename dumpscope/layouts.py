@@ -127,11 +127,12 @@ class Geometry:
             left = [part for part in range(len(self.split_shape)) if part not in order]
             whole = [self.extent(axis) for axis in range(len(self.shape))]
             blocks = stored.reshape(self.split_shape).transpose(left + order)
-            return blocks.reshape(whole)[tuple(slice(size) for size in self.shape)]
+            cut: npt.NDArray[Any] = blocks.reshape(whole)[tuple(map(slice, self.shape))]
         except ValueError as error:
             raise CorruptDumpError(
                 f"{stored.size} elements cannot take the shape {self.stored_shape}: {error}"
             ) from error
+        return cut
 
 
 def plain(shape: Sequence[int], layout: str = "ND") -> Geometry:

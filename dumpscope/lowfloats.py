@@ -21,7 +21,7 @@ packed tensors are certain and element positions are not.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -99,7 +99,7 @@ def _minifloat_value(code: int, exponent_bits: int, fraction_bits: int, bias: in
     return sign * 2.0 ** (exponent - bias) * (1.0 + fraction)
 
 
-@lru_cache(maxsize=None)
+@cache
 def code_values(name: str) -> npt.NDArray[np.float64]:
     """Return the value of every code of a type of eight bits and fewer, as float64.
 

@@ -49,9 +49,7 @@ class MaskBits:
         where = np.zeros_like(positions)
         for axis, stride in enumerate(self._strides):
             where += self._placement.index(axis, positions) * stride
-        np.bitwise_or.at(
-            self._bits, where >> 3, np.uint8(0x80) >> (where & 7).astype(np.uint8)
-        )
+        np.bitwise_or.at(self._bits, where >> 3, np.uint8(0x80) >> (where & 7).astype(np.uint8))
 
     def _range(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
         unpacked = np.unpackbits(self._bits[start >> 3 : (stop + 7) >> 3])

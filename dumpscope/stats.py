@@ -1,16 +1,14 @@
 """Counts, extremes and sums of one tensor.
 
-`measure` screens: integer maxima over the blocks of a float tensor say whether anything in it is
-not finite, at the limit or near it, and give its exact extremes (see `floatcodes`). That is all
-a clean tensor costs. A tensor that is not clean is looked at again in full.
+`measure` screens (see `screening`), and that is all a clean tensor costs. A tensor that is not
+clean is looked at again: counted exactly, with its sums, and where its bad elements are.
 """
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,16 +16,15 @@ from dumpscope.elements import Data, Encoding, encoding_of, stream_codes, stream
 from dumpscope.errors import UnsupportedDtypeError
 from dumpscope.exactstats import (
     Tally,
-    count_large,
     tally_complex,
     tally_floats,
     tally_integers,
     tally_table,
 )
-from dumpscope.floatcodes import Extremes, FloatCodes, mask_codes
-from dumpscope.maskbits import MASK_ELEMENTS_MAX, MaskBits
+from dumpscope.inspection import inspect_bad, mask_constants, mask_pattern
 from dumpscope.model import MaskPattern, StatsLevel, TensorStats
-from dumpscope.positions import Extent, Placement
+from dumpscope.positions import Placement
+from dumpscope.screening import near_code, screen_for
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,15 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Measured", "exponent_histogram", "measure"]
 
-_DIGEST_BYTES = 16
-_DIGEST_MIN_BYTES = 64
-
 _HISTOGRAM_MIN_COUNT = 1 << 18
 """From here on counting all 65536 codes of a 16-bit type is cheaper than decoding the values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """The statistics of a tensor; `digest` of its bytes unless it is clean, short or constant."""
 
     stats: TensorStats
@@ -90,126 +83,97 @@ def measure(
     total = geometry.stored_count
     if count is not None and count < total:
         total = count
-    bits = dtype.bits
-    if bits and data.nbytes * 8 < total * bits:
-        total = data.nbytes * 8 // bits
-    if total <= 0 or dtype.kind == "string":
-        if dtype.kind == "opaque":
-            raise UnsupportedDtypeError(f"values of type {dtype.name} cannot be read")
-        return Measured(TensorStats())
-    if not dtype.decodable:
+    if dtype.kind in ("opaque", "string"):
+        if dtype.kind == "string":
+            return Measured(TensorStats())
         raise UnsupportedDtypeError(f"values of type {dtype.name} cannot be read")
-    encoding = encoding_of(dtype)
-    kind = encoding.kind
-    if level == "screen" and encoding.lanes == 1 and not geometry.padded:
-        if kind is not None:
-            near = _near_code(kind, near_limit_share)
-            stats = _screen_floats(data, dtype, kind, near, geometry, total)
-        elif encoding.values is None or dtype.name in ("int8", "uint8", "bool"):
-            stats = _screen_integers(data, dtype, encoding, total)
-        else:
-            stats = None
+    if data.nbytes * 8 < total * dtype.bits:
+        total = data.nbytes * 8 // dtype.bits
+    if total <= 0:
+        return Measured(TensorStats())
+    if level == "screen":
+        stats = _screen(data, dtype, geometry, near_limit_share, total)
         if stats is not None:
             return Measured(stats)
-    return _measure_exactly(data, encoding, geometry, level, near_limit_share, total)
+    return _measure_exactly(data, dtype, geometry, level, near_limit_share, total)
 
 
-@lru_cache(maxsize=64)
-def _near_code(kind: FloatCodes, share: float) -> int:
-    """Return the largest magnitude that is not near the limit; the limit itself never is."""
-    near = kind.largest_below(max(share, 0.0) * kind.value_of(kind.limit))
-    return min(near, kind.limit - 1)
-
-
-_max = np.maximum.reduce
-_min = np.minimum.reduce
-
-
-def _screen_floats(
-    data: Data, dtype: Dtype, kind: FloatCodes, near: int, geometry: Geometry, total: int
+def _screen(
+    data: Data, dtype: Dtype, geometry: Geometry, near_limit_share: float, total: int
 ) -> TensorStats | None:
-    """Screen an unpadded tensor of a float type; `None` when it is not clean."""
-    size = dtype.bits // 8
-    signed, unsigned, sign = kind.signed, kind.unsigned, kind.sign
-    suspect_negative = sign | near
-    bad = kind.limit if dtype.saturates else kind.nonfinite
-    bad_negative = sign | bad
-    highest, lowest, floor = -1 << 64, -1, 1 << 64
-    tally: Tally | None = None
-    left = total
-    for block in data.blocks():
-        count = len(block) // size
-        if count * size != len(block) and count < left:
-            return None  # a block ends inside an element: the careful way copes
-        codes = np.frombuffer(block, unsigned, count if count < left else left)
-        high = int(_max(codes.view(signed)))
-        low = int(_max(codes))
-        if high > near or low > suspect_negative:
-            if high >= bad or low >= bad_negative:
-                return None
-            tally = Tally() if tally is None else tally
-            count_large(tally, codes, codes & codes.dtype.type(kind.magnitude), kind, near)
-        if high > highest:
-            highest = high
-        if low > lowest:
-            lowest = low
-        if lowest < sign or highest < 0:
-            least = int(_min(codes))
-            if least < floor:
-                floor = least
-        left -= codes.size
-        if left <= 0:
-            break
-    if left > 0:
+    """Measure a clean tensor; `None` when it is not clean or its type cannot be screened."""
+    screen = screen_for(dtype, near_limit_share)
+    if screen is None:
         return None
-    smallest = lowest if lowest >= sign else floor
-    value_of = kind.value_of
-    low_value, high_value = value_of(smallest) + 0.0, value_of(highest if highest >= 0 else floor)
+    padding_nonfinite = 0
+    if geometry.padded:
+        elements = _ElementsOnly(data, encoding_of(dtype), total, Placement(geometry))
+        found = screen.run(elements, total)
+        padding_nonfinite = elements.padding_nonfinite
+    else:
+        found = screen.run(data, total)
+        if found is not None and found.count < total:
+            return None
+    if found is None:
+        return None
     mask = None
-    if smallest >= sign and low_value in _mask_values(kind):
-        mask = _mask_pattern(data, encoding_of(dtype), Placement(geometry), total, smallest)
-    if tally is None:
-        return TensorStats(count=total, min=low_value, max=high_value + 0.0, mask=mask)
+    minimum, large = found.minimum, found.large
+    if minimum is not None and minimum in mask_constants(dtype):
+        mask = _find_mask(data, dtype, geometry, total, minimum, found.maximum)
+    if large is None:
+        return TensorStats(
+            count=found.count,
+            padding_nonfinite=padding_nonfinite,
+            min=minimum,
+            max=found.maximum,
+            mask=mask,
+        )
     return TensorStats(
-        count=total,
-        saturated=tally.saturated,
-        saturated_negative=tally.saturated_negative,
-        near_limit=tally.near_limit,
-        min=low_value,
-        max=high_value + 0.0,
+        count=found.count,
+        saturated=large.saturated,
+        saturated_negative=large.saturated_negative,
+        near_limit=large.near_limit,
+        padding_nonfinite=padding_nonfinite,
+        min=minimum,
+        max=found.maximum,
         mask=mask,
     )
 
 
-@lru_cache(maxsize=None)
-def _mask_values(kind: FloatCodes) -> frozenset[float]:
-    return frozenset(mask_codes(kind.name).values())
+def _find_mask(
+    data: Data,
+    dtype: Dtype,
+    geometry: Geometry,
+    total: int,
+    minimum: float,
+    maximum: float | None,
+) -> MaskPattern | None:
+    """Look at a tensor without non-finite elements whose minimum is a mask constant."""
+    if not dtype.saturates and maximum == dtype.limit:
+        return None  # a quantised tensor fills its range on both sides
+    return mask_pattern(data, encoding_of(dtype), Placement(geometry), total, minimum)
 
 
-def _screen_integers(
-    data: Data, dtype: Dtype, encoding: Encoding, total: int
-) -> TensorStats | None:
-    assert dtype.numpy is not None
-    plain = np.dtype(np.uint8) if dtype.kind == "bool" else dtype.numpy
-    size = plain.itemsize
-    low: int | None = None
-    high = 0
-    left = total
-    for block in data.blocks():
-        count = len(block) // size
-        if count * size != len(block) and count < left:
-            return None
-        values = np.frombuffer(block, plain, min(count, left))
-        least, largest = int(_min(values)), int(_max(values))
-        low, high = (least, largest) if low is None else (min(low, least), max(high, largest))
-        left -= values.size
-        if left <= 0:
-            break
-    if left > 0 or low is None:
-        return None
-    if dtype.kind == "bool":
-        low, high = int(low > 0), int(high > 0)
-    return TensorStats(count=total, min=low, max=high)
+class _ElementsOnly:
+    """The bytes of a padded tensor without the padding, whose non-finite values it counts."""
+
+    def __init__(self, data: Data, encoding: Encoding, total: int, placement: Placement) -> None:
+        self._split = (data, encoding, total, placement)
+        self.nbytes = data.nbytes
+        self.padding_nonfinite = 0
+
+    def blocks(self) -> Iterator[memoryview]:
+        encoding = self._split[1]
+        for codes, padding in _split(*self._split):
+            if padding is not None:
+                self.padding_nonfinite += _count_nonfinite(encoding, padding)
+            yield codes.view(np.uint8).data
+
+
+def _count_nonfinite(encoding: Encoding, codes: npt.NDArray[Any]) -> int:
+    if encoding.dtype.kind not in ("float", "complex"):
+        return 0
+    return int(np.count_nonzero(encoding.nonfinite(codes)))
 
 
 # --- everything, exactly ----------------------------------------------------------------------
@@ -217,13 +181,13 @@ def _screen_integers(
 
 def _measure_exactly(
     data: Data,
-    encoding: Encoding,
+    dtype: Dtype,
     geometry: Geometry,
     level: StatsLevel,
     near_limit_share: float,
     total: int,
 ) -> Measured:
-    dtype = encoding.dtype
+    encoding = encoding_of(dtype)
     placement = Placement(geometry)
     sweep = _Sweep(encoding, near_limit_share, total)
     for codes, padding in _split(data, encoding, total, placement):
@@ -233,10 +197,15 @@ def _measure_exactly(
     extent = None
     digest = None
     if unclean:
-        extent, digest = _inspect(data, encoding, placement, total, tally)
+        extent, digest = inspect_bad(
+            data, encoding, placement, total, nonfinite=tally.nonfinite > 0
+        )
     mask = None
-    if encoding.kind is not None and encoding.lanes == 1:
-        mask = _find_mask(data, encoding, placement, total, tally, sweep)
+    if dtype.kind == "float" and not tally.nan and not tally.posinf:
+        if tally.neginf:
+            mask = mask_pattern(data, encoding, placement, total, -math.inf)
+        elif tally.minimum is not None and tally.minimum in mask_constants(dtype):
+            mask = _find_mask(data, dtype, geometry, total, tally.minimum, tally.maximum)
     filled = level == "full" or unclean
     moments = tally.moments
     real = dtype.kind != "complex"
@@ -268,7 +237,7 @@ def _measure_exactly(
 
 def _split(
     data: Data, encoding: Encoding, total: int, placement: Placement
-) -> Any:
+) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any] | None]]:
     """Yield (codes of elements, codes of padding) block by block."""
     if not placement.padded:
         for _, codes in stream_codes(data, encoding, total):
@@ -301,8 +270,8 @@ class _Sweep:
 
     def add(self, codes: npt.NDArray[Any], padding: npt.NDArray[Any] | None) -> None:
         encoding = self._encoding
-        if padding is not None and encoding.dtype.kind in ("float", "complex"):
-            self.padding_nonfinite += int(np.count_nonzero(encoding.nonfinite(padding)))
+        if padding is not None:
+            self.padding_nonfinite += _count_nonfinite(encoding, padding)
         if not codes.size:
             return
         self.count += codes.size // encoding.lanes
@@ -312,7 +281,7 @@ class _Sweep:
             assert encoding.kind is not None
             tally_complex(self._tally, codes, encoding.kind)
         elif encoding.kind is not None:
-            near = _near_code(encoding.kind, self._share)
+            near = near_code(encoding.kind, self._share)
             tally_floats(self._tally, codes, encoding.kind, near)
         else:
             tally_integers(self._tally, codes)
@@ -350,76 +319,6 @@ def _count_codes(counts: npt.NDArray[np.int64], codes: npt.NDArray[Any]) -> None
         counts += pairs.sum(axis=0) + pairs.sum(axis=1)
         codes = codes[even:]
     counts += np.bincount(codes, minlength=256)
-
-
-def _inspect(
-    data: Data, encoding: Encoding, placement: Placement, total: int, tally: Tally
-) -> tuple[Extent, str | None]:
-    """Find where the bad elements of a tensor are, and hash its bytes."""
-    find = encoding.nonfinite if tally.nonfinite else encoding.saturated
-    lanes = encoding.lanes
-    extent = Extent(placement)
-    hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    constant = True
-    model: npt.NDArray[Any] | None = None
-    for start, codes, valid in stream_elements(data, encoding, total, placement):
-        hasher.update(codes)
-        if model is None:
-            model = codes[:lanes].copy()
-        if constant:
-            constant = bool((codes.reshape(-1, lanes) == model).all())
-        if valid is False:
-            continue
-        bad = find(codes)
-        if valid is not True:
-            bad &= valid
-        extent.add(np.flatnonzero(bad).astype(np.int64, copy=False) + start)
-    short = encoding.dtype.nbytes(total) < _DIGEST_MIN_BYTES
-    return extent, None if short or constant else hasher.hexdigest()
-
-
-def _find_mask(
-    data: Data,
-    encoding: Encoding,
-    placement: Placement,
-    total: int,
-    tally: Tally,
-    sweep: _Sweep,
-) -> MaskPattern | None:
-    kind = encoding.kind
-    assert kind is not None
-    if tally.nan or tally.posinf:
-        return None
-    if tally.neginf:
-        assert kind.infinite is not None
-        return _mask_pattern(data, encoding, placement, total, kind.sign | kind.infinite)
-    for code, value in mask_codes(kind.name).items():
-        if tally.minimum == value:
-            return _mask_pattern(data, encoding, placement, total, code)
-    return None
-
-
-def _mask_pattern(
-    data: Data, encoding: Encoding, placement: Placement, total: int, code: int
-) -> MaskPattern:
-    """Find which elements hold a code, for a tensor in which they look like a mask."""
-    kind = encoding.kind
-    assert kind is not None
-    count = 0
-    bits = None
-    if placement.count <= MASK_ELEMENTS_MAX and total == placement.stored_count:
-        bits = MaskBits(placement)
-    for start, codes, valid in stream_elements(data, encoding, total, placement):
-        if valid is False:
-            continue
-        holds = codes == code
-        if valid is not True:
-            holds &= valid
-        found = int(np.count_nonzero(holds))
-        count += found
-        if bits is not None and found:
-            bits.add(start, holds)
-    return MaskPattern(kind.value_of(code), count, bits.digest() if bits else None)
 
 
 def exponent_histogram(

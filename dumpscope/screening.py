@@ -1,0 +1,183 @@
+"""What every clean tensor costs: two or three integer reductions per block, no scratch memory.
+
+A screen reads the bit patterns of a float type as signed and as unsigned integers. The largest
+signed one is the largest value, the largest unsigned one the most negative value, and both
+together say whether anything is not finite, at the limit or near it. Where all values have one
+sign, the smallest unsigned pattern is the other end.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dumpscope.exactstats import Tally, count_large
+from dumpscope.floatcodes import COMPONENT_OF, FLOAT_CODES, FloatCodes
+
+if TYPE_CHECKING:
+    from dumpscope.dtypes import Dtype
+    from dumpscope.elements import Data
+
+__all__ = ["FloatScreen", "IntegerScreen", "Screened", "near_code", "screen_for"]
+
+_NO_CODE = 1 << 64
+
+_largest = np.maximum.reduce
+_smallest = np.minimum.reduce
+
+
+@cache
+def near_code(kind: FloatCodes, share: float) -> int:
+    """Return the largest magnitude that is not near the limit; the limit itself never is."""
+    near = kind.largest_below(max(share, 0.0) * kind.value_of(kind.limit))
+    return min(near, kind.limit - 1)
+
+
+class Screened:
+    """What screening found in a clean tensor.
+
+    `large` counts what is at the limit or near it, `None` when nothing is.
+    """
+
+    __slots__ = ("count", "large", "maximum", "minimum")
+
+    def __init__(
+        self,
+        count: int,
+        minimum: float | None,
+        maximum: float | None,
+        large: Tally | None = None,
+    ) -> None:
+        self.count = count
+        self.minimum = minimum
+        self.maximum = maximum
+        self.large = large
+
+
+class FloatScreen:
+    """Screens the elements of one ordered float type, or the components of a complex one."""
+
+    __slots__ = ("_bad", "_bad_negative", "_itemsize", "_kind", "_lanes", "_near", "_near_negative")
+
+    def __init__(self, dtype: Dtype, kind: FloatCodes, near_limit_share: float) -> None:
+        self._kind = kind
+        self._itemsize = kind.bits // 8
+        self._bad = kind.limit if dtype.saturates else kind.nonfinite
+        self._bad_negative = kind.sign | self._bad
+        if dtype.kind == "complex":
+            self._lanes = 2
+            self._near = kind.limit
+        else:
+            self._lanes = 1
+            self._near = near_code(kind, near_limit_share)
+        self._near_negative = kind.sign | self._near
+
+    def run(self, data: Data, total: int) -> Screened | None:
+        """Screen the first `total` elements.
+
+        Returns
+        -------
+        Screened or None
+            `None` when the tensor is not clean, or its blocks end inside elements.
+        """
+        kind = self._kind
+        unsigned, signed, sign = kind.unsigned, kind.signed, kind.sign
+        itemsize = self._itemsize
+        highest, lowest, floor = -_NO_CODE, -1, _NO_CODE
+        large: Tally | None = None
+        left = total * self._lanes
+        for block in data.blocks():
+            count = len(block) // itemsize
+            if count >= left:
+                codes = np.frombuffer(block, unsigned, left)
+                count = left
+            elif count * itemsize == len(block):
+                codes = np.frombuffer(block, unsigned)
+                if not count:
+                    continue
+            else:
+                return None
+            high = int(_largest(codes.view(signed)))
+            low = int(_largest(codes))
+            if high > self._near or low > self._near_negative:
+                if high >= self._bad or low >= self._bad_negative:
+                    return None
+                large = Tally() if large is None else large
+                magnitudes = codes & codes.dtype.type(kind.magnitude)
+                count_large(large, codes, magnitudes, kind, self._near)
+            if high > highest:
+                highest = high
+            if low > lowest:
+                lowest = low
+            if lowest < sign or highest < 0:
+                floor = min(floor, int(_smallest(codes)))
+            left -= count
+            if not left:
+                break
+        if lowest < 0 or self._lanes == 2:
+            return Screened(total - left // self._lanes, None, None)
+        # Adding zero makes 0.0 of -0.0, whichever of the two comes first in a block.
+        value_of = kind.value_of
+        minimum = value_of(lowest if lowest >= sign else floor) + 0.0
+        maximum = value_of(highest if highest >= 0 else floor) + 0.0
+        return Screened(total - left, minimum, maximum, large)
+
+
+class IntegerScreen:
+    """Finds the extremes of tensors of one integer type or of bools."""
+
+    __slots__ = ("_dtype", "_truth")
+
+    def __init__(self, dtype: Dtype) -> None:
+        assert dtype.numpy is not None
+        self._truth = dtype.kind == "bool"
+        self._dtype = np.dtype(np.uint8) if self._truth else dtype.numpy
+
+    def run(self, data: Data, total: int) -> Screened | None:
+        """Look at the first `total` elements; `None` when blocks end inside elements."""
+        itemsize = self._dtype.itemsize
+        low: int | None = None
+        high: int | None = None
+        left = total
+        for block in data.blocks():
+            count = len(block) // itemsize
+            if count >= left:
+                values = np.frombuffer(block, self._dtype, left)
+                count = left
+            elif count * itemsize == len(block):
+                values = np.frombuffer(block, self._dtype)
+                if not count:
+                    continue
+            else:
+                return None
+            least, most = int(_smallest(values)), int(_largest(values))
+            low = least if low is None or least < low else low
+            high = most if high is None or most > high else high
+            left -= count
+            if not left:
+                break
+        if self._truth and low is not None and high is not None:
+            low, high = int(low > 0), int(high > 0)
+        return Screened(total - left, low, high)
+
+
+_SCREENS: dict[tuple[str, float], FloatScreen | IntegerScreen | None] = {}
+
+
+def screen_for(dtype: Dtype, near_limit_share: float) -> FloatScreen | IntegerScreen | None:
+    """Return the screen for a type, `None` when its tensors have to be counted exactly."""
+    key = (dtype.name, near_limit_share)
+    try:
+        return _SCREENS[key]
+    except KeyError:
+        pass
+    screen: FloatScreen | IntegerScreen | None = None
+    kind = FLOAT_CODES.get(dtype.name) or COMPONENT_OF.get(dtype.name)
+    if kind is not None:
+        screen = FloatScreen(dtype, kind, near_limit_share)
+    elif dtype.kind in ("int", "uint", "bool") and dtype.numpy is not None:
+        screen = IntegerScreen(dtype)
+    _SCREENS[key] = screen
+    return screen
