@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -47,6 +48,7 @@ def scan(
     store: Store | None = None,
     progress: Callable[[Progress], None] | None = None,
     config: Mapping[str, object] | None = None,
+    missing: str | None = None,
 ) -> Scan:
     """Scan dump folders or files and say which operators went wrong first.
 
@@ -62,6 +64,8 @@ def scan(
         Called after every batch of files.
     config
         What an acl.json asked for (`aclconfig.AclConfig.facts`).
+    missing
+        The dump folder of an acl.json that is not there: an empty one, as far as a scan goes.
 
     Returns
     -------
@@ -77,11 +81,15 @@ def scan(
     """
     options = options or ScanOptions()
     if store is not None:
-        scan_id = scan_into(store, paths, options, progress=progress, config=config)
+        scan_id = scan_into(
+            store, paths, options, progress=progress, config=config, missing=missing
+        )
         return conclude(store, scan_id, options)
     with tempfile.TemporaryDirectory(prefix="dumpscope-") as folder:
         with Store.open(os.path.join(folder, "scans.db")) as own:
-            scan_id = scan_into(own, paths, options, progress=progress, config=config)
+            scan_id = scan_into(
+                own, paths, options, progress=progress, config=config, missing=missing
+            )
             return conclude(own, scan_id, options)
 
 
@@ -109,6 +117,7 @@ def scan_into(
     *,
     progress: Callable[[Progress], None] | None = None,
     config: Mapping[str, object] | None = None,
+    missing: str | None = None,
 ) -> str:
     """Read and measure everything below `paths` into the store. Returns the scan's id.
 
@@ -119,7 +128,11 @@ def scan_into(
     registry = load_readers()
     if options.reader is not None:
         registry.named(options.reader)
-    walker = walk(list(paths), companions=registry.companions)
+    walker: Walker | NothingToWalk
+    if missing is not None and not paths:
+        walker = NothingToWalk(missing)
+    else:
+        walker = walk(list(paths), companions=registry.companions)
     started = time.monotonic()
     scan_id = store.begin(
         walker.root, [os.path.abspath(os.fspath(p)) for p in paths], options, config, VERSION
@@ -147,7 +160,7 @@ def scan_into(
 def _read_all(
     store: Store,
     scan_id: str,
-    walker: Walker,
+    walker: Walker | NothingToWalk,
     registry: ReaderRegistry,
     options: ScanOptions,
     progress: Callable[[Progress], None] | None,
@@ -178,6 +191,23 @@ def _read_all(
             tell()
 
 
+class NothingToWalk:
+    """Stands for the walk of a folder that does not exist."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.files = 0
+        self.bytes = 0
+        self.finished = True
+        self.skipped: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[DumpFile | ReadFailure]:
+        return iter(())
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
 class Worker:
     """Examines batches of files, in any thread: each has an examiner and a buffer of its own."""
 
@@ -199,7 +229,7 @@ class Worker:
 
 
 def _batches(
-    store: Store, scan_id: str, walker: Walker, options: ScanOptions
+    store: Store, scan_id: str, walker: Walker | NothingToWalk, options: ScanOptions
 ) -> Iterator[list[DumpFile]]:
     """Take files from the walk in batches; what it could not reach goes to the store."""
     found = iter(walker)

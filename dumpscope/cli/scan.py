@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from dumpscope.cli.progress import ScanProgress
-from dumpscope.errors import DumpscopeError
 
 if TYPE_CHECKING:
     from dumpscope.aclconfig import AclConfig
@@ -79,7 +78,7 @@ def scan(
 def _run_scan(
     places: Sequence[str],
     options: ScanOptions,
-    config: Mapping[str, object] | None,
+    config: AclConfig | None,
     store_file: str | None,
     progress: bool | None,
 ) -> Scan:
@@ -91,7 +90,14 @@ def _run_scan(
         click.echo(f"dumpscope: {said}", err=True)
     with Store.open(path) as store, ScanProgress(progress) as bar:
         try:
-            return run_scan(places, options, store=store, progress=bar.show, config=config)
+            return run_scan(
+                places,
+                options,
+                store=store,
+                progress=bar.show,
+                config=None if config is None else config.facts(),
+                missing=None if config is None else config.dump_path,
+            )
         except KeyboardInterrupt:
             bar.close()
             click.echo(
@@ -126,7 +132,7 @@ def _print_result(result: Scan, output: str, limit: int | None, lang: str | None
 
 def _resolve_paths(
     paths: Sequence[str],
-) -> tuple[list[str], Mapping[str, object] | None]:
+) -> tuple[list[str], AclConfig | None]:
     """Replace an acl.json by the dump path that it names, and keep what it asked for."""
     if not paths:
         if not os.path.isfile("acl.json"):
@@ -142,8 +148,12 @@ def _resolve_paths(
         if config is not None:
             raise click.UsageError("expected one acl.json, found several")
         config = loaded
-        places.append(_dump_folder(loaded))
-    return places, None if config is None else config.facts()
+        folder = loaded.find_dump_folder()
+        if folder is not None:
+            places.append(folder)
+        elif not loaded.dump_folders:
+            raise click.UsageError(f"{path}: names no dump_path; name the dump folder itself")
+    return places, config
 
 
 def _load_if_config(path: str) -> AclConfig | None:
@@ -152,11 +162,3 @@ def _load_if_config(path: str) -> AclConfig | None:
     from dumpscope.aclconfig import is_config, load_config
 
     return load_config(path) if is_config(path) else None
-
-
-def _dump_folder(config: AclConfig) -> str:
-    for candidate in config.dump_path_candidates():
-        if os.path.isdir(candidate):
-            return candidate
-    tried = ", ".join(config.dump_path_candidates()) or "none"
-    raise DumpscopeError(f"{config.path}: its dump_path does not exist; tried: {tried}")

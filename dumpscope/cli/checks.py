@@ -1,0 +1,45 @@
+"""`dumpscope checks`: what is looked for, and which values are expected."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+__all__ = ["checks"]
+
+
+@click.command(epilog="Example: dumpscope checks --rules my_rules.toml")
+@click.option("--rules", "rules_file", metavar="FILE", help="Show these rules as well.")
+@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of the explanations.")
+def checks(rules_file: str | None, lang: str | None) -> None:
+    """List the verdicts in ranking order and the rules for expected values."""
+    from dumpscope.model import SEVERITY_OF
+    from dumpscope.ranking import FAIL_ORDER
+    from dumpscope.rules import load_rules
+    from dumpscope.safetext import make_printable
+    from dumpscope.words import label, language_of
+
+    language = lang or language_of(os.environ)
+    rules = load_rules(rules_file)
+    click.echo("# verdicts")
+    for verdict in FAIL_ORDER:
+        click.echo(f"{verdict.value:18} {SEVERITY_OF[verdict]:8} {label(verdict.value, language)}")
+    click.echo("# expected values")
+    for rule in rules.rules:
+        where = "built-in" if rule.built_in else rules_file
+        why = rule.reason_zh if language == "zh" else rule.reason
+        click.echo(make_printable(f"{rule.name} ({where}): {why}"))
+        click.echo(make_printable(f"    op_type: {', '.join(rule.op_type) or '*'}"))
+        if rule.op_name:
+            click.echo(make_printable(f"    op_name: {', '.join(rule.op_name)}"))
+        limits = [f"kind: {', '.join(rule.kind)}"]
+        if rule.slot:
+            limits.append(f"slot: {', '.join(rule.slot)}")
+        if rule.one_sided:
+            limits.append("one-sided")
+        if rule.min_share:
+            limits.append(f"share at least {rule.min_share:g}")
+        if rule.condition:
+            limits.append(f"condition: {rule.condition}")
+        click.echo(make_printable("    " + "; ".join(limits)))
