@@ -72,7 +72,7 @@ class Encoding:
         if self.kind is not None:
             found = (codes & codes.dtype.type(self.kind.magnitude)) >= self.kind.nonfinite
             if self.lanes == 2:
-                found = found.reshape(-1, 2).any(axis=1)
+                found = found[0::2] | found[1::2]
         elif self.dtype.kind == "float":
             assert self.values is not None
             found = ~np.isfinite(self.values)[codes]

@@ -207,23 +207,28 @@ def tally_complex(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes) -> No
     are over the components of finite elements.
     """
     for start in range(0, codes.size, _COUNT_PIECE):
-        piece = codes[start : start + _COUNT_PIECE].reshape(-1, 2)
+        piece = codes[start : start + _COUNT_PIECE]
         magnitudes = piece & piece.dtype.type(kind.magnitude)
-        if int(magnitudes.max()) >= kind.nonfinite:
+        if int(np.maximum.reduce(magnitudes)) >= kind.nonfinite:
             assert kind.infinite is not None
-            bad = (magnitudes >= kind.nonfinite).any(axis=1)
-            nan = (magnitudes > kind.infinite).any(axis=1)
-            positive = (piece == kind.infinite).any(axis=1) & ~nan
+            bad = _either(magnitudes >= kind.nonfinite)
+            nan = _either(magnitudes > kind.infinite)
+            positive = _either(piece == kind.infinite) & ~nan
             tally.nan += int(np.count_nonzero(nan))
             tally.posinf += int(np.count_nonzero(positive))
             tally.neginf += int(np.count_nonzero(bad & ~nan & ~positive))
-            piece, magnitudes = piece[~bad], magnitudes[~bad]
-        zero = (magnitudes == 0).all(axis=1)
-        tally.zero += int(np.count_nonzero(zero))
+            keep = np.repeat(~bad, 2)
+            piece, magnitudes = piece[keep], magnitudes[keep]
+        tally.zero += int(np.count_nonzero(~_either(magnitudes != 0)))
         small = (magnitudes < kind.smallest_normal) & (magnitudes > 0)
-        tally.subnormal += int(np.count_nonzero(small.any(axis=1)))
-        values = kind.to_float64(np.ascontiguousarray(piece).reshape(-1))
-        tally.moments.merge(moments_of(values, wide=kind.bits == 64))
+        tally.subnormal += int(np.count_nonzero(_either(small)))
+        tally.moments.merge(moments_of(kind.to_float64(piece), wide=kind.bits == 64))
+
+
+def _either(holds: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Join the answers for the two components of each complex element."""
+    joined: npt.NDArray[np.bool_] = holds[0::2] | holds[1::2]
+    return joined
 
 
 def tally_integers(tally: Tally, values: npt.NDArray[Any]) -> None:

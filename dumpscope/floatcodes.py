@@ -76,8 +76,10 @@ class FloatCodes:
     def to_float64(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Decode codes of finite values."""
         if self.name == "bfloat16":
-            return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-        values: npt.NDArray[np.float64] = codes.view(self.numpy).astype(np.float64)
+            floats = (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        else:
+            floats = codes.view(self.numpy)
+        values: npt.NDArray[np.float64] = floats.astype(np.float64)
         return values
 
 

@@ -6,6 +6,7 @@ headers and may be any number. Nothing here allocates by a dimension.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from dumpscope.layouts import Geometry
 
-__all__ = ["Extent", "Placement"]
+__all__ = ["Extent", "Placement", "placement_of"]
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -23,10 +24,21 @@ _LONG_ROW = 4096
 """Rows of this length are looked at one by one rather than as a matrix."""
 
 
+_SMALL = 1 << 16
+"""Up to this many stored elements the answer for the whole tensor is kept."""
+
+
+@lru_cache(maxsize=64)
+def placement_of(geometry: Geometry) -> Placement:
+    """Return the placement of a geometry; networks have few shapes, and these come often."""
+    return Placement(geometry)
+
+
 class Placement:
     """The way from stored positions to logical indices, and to what is padding."""
 
     def __init__(self, geometry: Geometry) -> None:
+        self._known: tuple[int, npt.NDArray[np.bool_] | bool] | None = None
         self.shape = geometry.shape
         self.padded = geometry.padded
         self.blocked = geometry.blocked
@@ -84,6 +96,13 @@ class Placement:
         """
         if not self.padded:
             return True
+        if start or count > _SMALL:
+            return self._find_elements(start, count)
+        if self._known is None or self._known[0] != count:
+            self._known = (count, self._find_elements(start, count))
+        return self._known[1]
+
+    def _find_elements(self, start: int, count: int) -> npt.NDArray[np.bool_] | bool:
         row = self._dims[-1]
         if row >= _LONG_ROW:
             return self._elements_of_long_rows(start, count, row)

@@ -22,8 +22,9 @@ from dumpscope.exactstats import (
     tally_table,
 )
 from dumpscope.inspection import inspect_bad, mask_constants, mask_pattern
+from dumpscope.lowfloats import unpack_codes
 from dumpscope.model import MaskPattern, StatsLevel, TensorStats
-from dumpscope.positions import Placement
+from dumpscope.positions import Placement, placement_of
 from dumpscope.screening import near_code, screen_for
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _screen(
         return None
     padding_nonfinite = 0
     if geometry.padded:
-        elements = _ElementsOnly(data, encoding_of(dtype), total, Placement(geometry))
+        elements = _ElementsOnly(data, encoding_of(dtype), total, placement_of(geometry))
         found = screen.run(elements, total)
         padding_nonfinite = elements.padding_nonfinite
     else:
@@ -151,7 +152,7 @@ def _find_mask(
     """Look at a tensor without non-finite elements whose minimum is a mask constant."""
     if not dtype.saturates and maximum == dtype.limit:
         return None  # a quantised tensor fills its range on both sides
-    return mask_pattern(data, encoding_of(dtype), Placement(geometry), total, minimum)
+    return mask_pattern(data, encoding_of(dtype), placement_of(geometry), total, minimum)
 
 
 class _ElementsOnly:
@@ -188,10 +189,13 @@ def _measure_exactly(
     total: int,
 ) -> Measured:
     encoding = encoding_of(dtype)
-    placement = Placement(geometry)
+    placement = placement_of(geometry)
     sweep = _Sweep(encoding, near_limit_share, total)
-    for codes, padding in _split(data, encoding, total, placement):
-        sweep.add(codes, padding)
+    if dtype.packed and dtype.bits <= 4 and not placement.padded:
+        sweep.add_bytes(data, total)
+    else:
+        for codes, padding in _split(data, encoding, total, placement):
+            sweep.add(codes, padding)
     tally = sweep.result()
     unclean = bool(tally.nonfinite or (tally.saturated and dtype.saturates))
     extent = None
@@ -286,6 +290,28 @@ class _Sweep:
         else:
             tally_integers(self._tally, codes)
 
+    def add_bytes(self, data: Data, total: int) -> None:
+        """Count the first `total` elements of a type that divides a byte, byte by byte."""
+        assert self._counts is not None
+        bits = self._encoding.dtype.bits
+        whole = total * bits // 8
+        left = whole
+        per_byte = np.zeros(256, np.int64)
+        last = b""
+        for block in data.blocks():
+            used = min(left, len(block))
+            _count_codes(per_byte, np.frombuffer(block, np.uint8, used))
+            left -= used
+            if used < len(block):
+                last = bytes(block[used : used + 1])
+                break
+        for shift in range(0, 8, bits):
+            np.add.at(self._counts, np.arange(256) >> shift & ((1 << bits) - 1), per_byte)
+        rest = total - whole * 8 // bits
+        if rest:
+            _count_codes(self._counts, unpack_codes(last, bits, rest))
+        self.count = total
+
     def result(self) -> Tally:
         if self._counts is None:
             return self._tally
@@ -339,7 +365,7 @@ def exponent_histogram(
     if count is not None:
         total = min(total, count)
     counts: dict[int, int] = {}
-    placement = Placement(geometry)
+    placement = placement_of(geometry)
     for _, codes, valid in stream_elements(data, encoding, max(total, 0), placement):
         if valid is False:
             continue
