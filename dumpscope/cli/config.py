@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-
 import click
-
-from dumpscope.errors import OptionsError
 
 __all__ = ["config"]
 
 _PRESET_NAMES = ("overflow", "model", "single-op", "stats")
 """Written out, so that `--help` loads nothing; a test compares it with `aclconfig.PRESETS`."""
-
-_FILE_MODE = 0o644
 
 
 @click.group(epilog="Example: dumpscope config init --preset overflow && dumpscope config check")
@@ -69,14 +62,15 @@ def check(file: str) -> None:
 def init(name: str, dump_path: str | None, output: str, force: bool) -> None:
     """Write an acl.json that CANN accepts."""
     from dumpscope.aclconfig import DEFAULT_DUMP_PATH, preset
+    from dumpscope.reporters.delivery import STDOUT, open_target
     from dumpscope.safetext import make_printable
 
     folder = DEFAULT_DUMP_PATH if dump_path is None else dump_path
     text = preset(name, folder)
-    if output == "-":
-        click.echo(text, nl=False)
+    with open_target(output, force=force) as target:
+        target.write(text.encode())
+    if output == STDOUT:
         return
-    _write(output, text, overwrite=force)
     shown = make_printable(output)
     click.echo(
         f"Wrote {shown}. Next: create the folder {make_printable(folder)}, give {shown} to aclInit "
@@ -87,34 +81,3 @@ def init(name: str, dump_path: str | None, output: str, force: bool) -> None:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _write(path: str, text: str, *, overwrite: bool) -> None:
-    """Write a file whole or not at all, and over another one only when asked to.
-
-    Raises
-    ------
-    OptionsError
-        The file is there already, or it cannot be written.
-    """
-    temporary = None
-    try:
-        descriptor, temporary = tempfile.mkstemp(
-            prefix=".acl-", suffix=".json", dir=os.path.dirname(path) or "."
-        )
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, _FILE_MODE)  # mkstemp's 0600 keeps other users' programs out
-        if overwrite:
-            os.replace(temporary, path)
-            temporary = None
-        else:
-            os.link(temporary, path)  # unlike a rename, it never replaces a file
-    except FileExistsError as error:
-        raise OptionsError(f"{path} exists already; --force overwrites it") from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no path"
-        raise OptionsError(f"{path} cannot be written: {reason}") from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
