@@ -13,7 +13,7 @@ from dumpscope.ranking import rank_findings
 from dumpscope.rules import load_rules
 from dumpscope.runs import group_runs
 from dumpscope.verdicts import Judge
-from tests.op_builders import bad, clean, make_op, saturated, tensor
+from op_builders import bad, clean, make_op, saturated, tensor
 
 
 def rank(ops: Sequence[OpRecord], jobs: dict[str, str] | None = None) -> list[Finding]:

@@ -11,7 +11,7 @@ from dumpscope.hardware import Flag
 from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, TensorStats, Verdict
 from dumpscope.rules import load_rules
 from dumpscope.verdicts import Judge
-from tests.op_builders import bad, clean, make_op, masked, saturated, tensor, unread
+from op_builders import bad, clean, make_op, masked, saturated, tensor, unread
 
 FLAG = Flag(
     OverflowRecord(units=(OverflowUnit("AIC", (0x100,)),), file="Opdebug.Node_OpDebug.1.1.1"),
