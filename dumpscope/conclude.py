@@ -7,11 +7,12 @@ ranks and counts. Nothing here is stored: asked again, it gives the same answer.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from dumpscope.aclconfig.values import parse_steps
 from dumpscope.assembly import RawKey, assemble, part_key, raw_key
 from dumpscope.dataflow import Dataflow
 from dumpscope.errors import OptionsError
@@ -48,6 +49,7 @@ from dumpscope.verdicts import Judge
 __all__ = ["conclude"]
 
 _MAX_UNKNOWN_LISTED = 100
+_MAX_STEPS_COMPARED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,14 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         unknown_files=totals.unknown_files,
         by_verdict=_count_verdicts(findings, expected),
     )
-    outcome = decide_outcome(counts, findings, failures, options, info.config)
+    outcome = decide_outcome(
+        counts,
+        findings,
+        failures,
+        options,
+        info.config,
+        missing_steps=_missing_steps(info.config, store.steps(scan_id)),
+    )
     return Scan(
         scan_id=scan_id,
         root=info.root,
@@ -334,6 +343,18 @@ def _count_verdicts(
     if expected:
         counted[str(Verdict.EXPECTED)] = len(expected)
     return dict(counted)
+
+
+def _missing_steps(config: Mapping[str, object] | None, found: Collection[int]) -> tuple[int, ...]:
+    """Steps that the acl.json asked for one by one and that are not in the dump."""
+    asked = parse_steps(str((config or {}).get("dump_step") or "")) or ()
+    return tuple(
+        step
+        for first, last in asked
+        if last - first < _MAX_STEPS_COMPARED
+        for step in range(first, last + 1)
+        if step not in found
+    )
 
 
 def _note_runs(jobs: Mapping[str, str]) -> list[Reason]:

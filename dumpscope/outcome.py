@@ -32,6 +32,7 @@ EXIT_CLEAN = 0
 EXIT_OFFENDERS = 1
 EXIT_INCOMPLETE = 3
 
+_MAX_STEPS_SHOWN = 10
 _SEVERITY_ORDER = ("error", "warning", "info")
 
 
@@ -48,6 +49,8 @@ def decide_outcome(
     failures: Sequence[ReadFailure],
     options: ScanOptions,
     config: Mapping[str, object] | None,
+    *,
+    missing_steps: Sequence[int] = (),
 ) -> Outcome:
     """Apply the table of docs/verdicts.md.
 
@@ -62,9 +65,11 @@ def decide_outcome(
     missing = nothing and not counts.read_failures and not empty_is_clean
     if nothing and not counts.read_failures:
         notes.append(Reason("nothing_expected" if empty_is_clean else "nothing_found"))
-    steps_missing = tuple((config or {}).get("steps_missing", ()))  # type: ignore[arg-type]
-    if steps_missing and not nothing and not empty_is_clean:
-        notes.append(Reason("partial_steps", {"missing": ", ".join(map(str, steps_missing))}))
+    if missing_steps and not nothing and not empty_is_clean:
+        # What was dumped of the others is judged; that these are not there is half an answer.
+        missing = True
+        shown = ", ".join(map(str, missing_steps[:_MAX_STEPS_SHOWN]))
+        notes.append(Reason("partial_steps", {"missing": shown, "count": len(missing_steps)}))
     if counts.unchecked:
         notes.append(Reason("unchecked", {"count": counts.unchecked}))
     if counts.read_failures:

@@ -47,9 +47,7 @@ _DEFAULT_JSON_LIMIT = 1000
               help="Findings to print (table 20, JSON 1000, 0 = all).")  # fmt: skip
 @click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
 @click.option("--progress/--no-progress", default=None, help="Force the progress bar on or off.")
-@click.pass_context
 def scan(
-    ctx: click.Context,
     paths: tuple[str, ...],
     output: str,
     store_file: str | None,
@@ -72,7 +70,7 @@ def scan(
     places, config = _resolve_paths(paths)
     result = _run_scan(places, asked, config, store_file, progress)
     _print_result(result, output, limit, lang)
-    ctx.exit(result.exit_status)
+    raise click.exceptions.Exit(result.exit_status)
 
 
 def _run_scan(

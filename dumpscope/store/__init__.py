@@ -8,10 +8,14 @@ from the records whenever they are asked for.
 
 from __future__ import annotations
 
+import os
+from types import TracebackType
+
 from dumpscope.store.encoding import AddressColumns
 from dumpscope.store.listing import ScanInfo, ScanState, StoreListing
 from dumpscope.store.location import default_store_path, existing_store_path
-from dumpscope.store.questions import StoreQuestions
+from dumpscope.store.opening import open_file
+from dumpscope.store.reading import StoreReading
 from dumpscope.store.selection import Selection
 from dumpscope.store.writing import StoreWriting
 
@@ -26,5 +30,52 @@ __all__ = [
 ]
 
 
-class Store(StoreWriting, StoreQuestions, StoreListing):
+class Store(StoreWriting, StoreReading, StoreListing):
     """One store file, opened with `Store.open`. Use it from the thread that opened it."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        write: bool = True,
+        busy_s: float = 30.0,
+        vfs: str | None = None,
+    ) -> Store:
+        """Open a store, and bring its schema up to date.
+
+        Parameters
+        ----------
+        path
+            The file. Its folders are made when `create` is true.
+        create
+            Make the file when it is not there.
+        write
+            False opens it for reading only, also on media that cannot be written.
+        busy_s
+            Seconds to wait for another process that is writing.
+        vfs
+            Name of one of SQLite's own file layers, `None` for its default.
+
+        Raises
+        ------
+        StoreError
+            It is not there, locked, read-only, damaged, newer than this program, or no store.
+        """
+        name = os.fspath(path)
+        connection, journal = open_file(
+            name, create=create, write=write, busy_s=busy_s, vfs=vfs
+        )
+        return cls(connection, name, journal)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -8,15 +8,16 @@ The tensors of an operator are one BLOB, a record each:
 
 | what | bytes |
 |---|---|
-| code: 1 has extremes, 2 they are integers, 4 has full statistics, 8 JSON, 16 has an offset | u8 |
+| code, a sum of the flags in brackets | u8 |
 | kind: row of `kinds` with role, index, dtype, shape, … | u32 |
 | address | u64 |
 | offset (16) | u64 |
-| min, max (1) | 2 × f64 or (2) 2 × i64 |
+| min, max (1) | 2 × f64, or 2 × i64 (2) |
 | mean, std, rms, l2, subnormal, zero, near_limit (4) | 4 × f64, 3 × u64 |
 | length and JSON of address, offset, digest and all statistics (8) | u32, bytes |
 
-Code 8 stands for whatever is not clean or does not fit.
+`near_limit` is 0 without (4), `None` with (32). (8) stands for whatever is not clean or does not
+fit.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, Union
 
 from dumpscope.model import MaskPattern, TensorStats, TensorSummary
 
 __all__ = [
     "AddressColumns",
     "Kind",
+    "SqlValue",
     "collect_outputs",
     "bindable",
     "decode_tensors",
     "dump_json",
     "encode_tensor",
-    "kind_content",
     "kind_of",
     "load_json",
     "parse_kind",
@@ -46,6 +47,9 @@ __all__ = [
     "whole_number",
     "whole_text",
 ]
+
+SqlValue = Union[str, bytes, int, float, None]
+"""What a column holds."""
 
 Kind = tuple[Any, ...]
 """What a row of `kinds` holds: role, index, dtype, layout, shape, checked, dumped, unchecked,
@@ -63,11 +67,11 @@ _stats_of: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
 )  # fmt: skip
 
 _CLEAN = (0, 0, 0, 0, 0, 0, None, None, None)
-_SCREENED = (0, None, None, None, None, None, None)
+_NOT_FULL = (None, None, None, None, None, None)
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 
-_EXTREMES, _INTEGERS, _FULL, _JSON, _OFFSET = 1, 2, 4, 8, 16
+_EXTREMES, _INTEGERS, _FULL, _JSON, _OFFSET, _NEAR_UNKNOWN = 1, 2, 4, 8, 16, 32
 
 
 def _layout_of(code: int) -> struct.Struct:
@@ -82,7 +86,9 @@ def _layout_of(code: int) -> struct.Struct:
 
 
 _LAYOUTS = {
-    code | more: _layout_of(code | more) for code in (0, 1, 3, 5, 7, 8) for more in (0, _OFFSET)
+    code | more: _layout_of(code | more)
+    for code in (0, 1, 3, 5, 7, 8)
+    for more in (0, _OFFSET, _NEAR_UNKNOWN, _OFFSET | _NEAR_UNKNOWN)
 }
 
 
@@ -105,7 +111,7 @@ class AddressColumns:
 # --- single values ----------------------------------------------------------------------------
 
 
-def bindable(value: Any) -> Any:
+def bindable(value: SqlValue) -> SqlValue:
     """Make a value that SQLite cannot hold into a BLOB."""
     if isinstance(value, str):
         try:
@@ -113,31 +119,31 @@ def bindable(value: Any) -> Any:
         except UnicodeEncodeError:
             return value.encode("utf-8", "surrogatepass")
     elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        size = (abs(value).bit_length() + 7) // 8
+        size = (value.bit_length() + 7) // 8
         sign = b"\x00" if value < 0 else b"\x01"
         return sign + size.to_bytes(4, "big") + abs(value).to_bytes(size, "big")
     return value
 
 
-def whole_text(value: Any) -> Any:
+def whole_text(value: str | bytes) -> str:
     """Undo `bindable` for a column of text."""
-    return value.decode("utf-8", "surrogatepass") if type(value) is bytes else value
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 
-def whole_number(value: Any) -> Any:
+def whole_number(value: int | bytes) -> int:
     """Undo `bindable` for a column of integers."""
-    if type(value) is not bytes:
+    if not isinstance(value, bytes):
         return value
     magnitude = int.from_bytes(value[5:], "big")
     return magnitude if value[0] else -magnitude
 
 
-def dump_json(value: Any) -> bytes:
+def dump_json(value: object) -> bytes:
     """Encode lists, numbers and any text."""
     return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
-def load_json(content: bytes) -> Any:
+def load_json(content: bytes) -> Any:  # noqa: ANN401 - whatever was encoded
     """Undo `dump_json`; tuples come back as lists."""
     return json.loads(content.decode("utf-8", "surrogatepass"))
 
@@ -145,13 +151,8 @@ def load_json(content: bytes) -> Any:
 # --- tensors ----------------------------------------------------------------------------------
 
 
-def kind_content(kind: Kind) -> bytes:
-    """Encode a kind for its row."""
-    return dump_json(kind)
-
-
 def parse_kind(content: bytes) -> Kind:
-    """Undo `kind_content`."""
+    """Undo `dump_json` for a kind."""
     values = load_json(content)
     values[4] = tuple(values[4])
     values[12] = tuple(values[12])
@@ -161,29 +162,16 @@ def parse_kind(content: bytes) -> Kind:
 def encode_tensor(tensor: TensorSummary, kind: int) -> bytes:
     """Encode what a tensor does not share with others of its kind."""
     stats = _stats_of(tensor.stats)
-    low, high = stats[16], stats[17]
-    code = -1
     if stats[:9] == _CLEAN and tensor.digest is None:
-        rest = stats[9:16]
-        sort = type(low)
-        if rest == _SCREENED:
-            if low is None and high is None:
-                code, values = 0, ()
-            elif sort is type(high) and (sort is float or sort is int):
-                code, values = (1 if sort is float else 3), (low, high)
-        elif sort is type(high) and (sort is float or sort is int) and None not in rest:
-            near_limit, subnormal, zero, mean, deviation, rms, l2 = rest
-            if type(mean) is type(deviation) is type(rms) is type(l2) is float:
-                code = 5 if sort is float else 7
-                values = (low, high, mean, deviation, rms, l2, subnormal, zero, near_limit)
-    if code >= 0:
-        try:
-            if tensor.offset:
-                code |= _OFFSET
-                return _LAYOUTS[code].pack(code, kind, tensor.address, tensor.offset, *values)
-            return _LAYOUTS[code].pack(code, kind, tensor.address, *values)
-        except struct.error:
-            pass
+        code, values = _clean_values(stats)
+        if code >= 0:
+            try:
+                if tensor.offset:
+                    code |= _OFFSET
+                    return _LAYOUTS[code].pack(code, kind, tensor.address, tensor.offset, *values)
+                return _LAYOUTS[code].pack(code, kind, tensor.address, *values)
+            except struct.error:
+                pass
     mask = tensor.stats.mask
     content = dump_json(
         (
@@ -195,7 +183,33 @@ def encode_tensor(tensor: TensorSummary, kind: int) -> bytes:
             *stats[9:],
         )
     )
-    return _LAYOUTS[8].pack(8, kind, 0, len(content)) + content
+    return _LAYOUTS[_JSON].pack(_JSON, kind, 0, len(content)) + content
+
+
+def _clean_values(stats: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
+    """The code under which clean statistics fit, and their values; -1 when they do not."""
+    near_limit, low, high = stats[9], stats[16], stats[17]
+    if low is None and high is None:
+        code = 0
+    elif type(low) is float and type(high) is float:
+        code = _EXTREMES
+    elif type(low) is int and type(high) is int:
+        code = _EXTREMES | _INTEGERS
+    else:
+        return -1, ()
+    if stats[10:16] == _NOT_FULL:
+        if near_limit is None:
+            code |= _NEAR_UNKNOWN
+        elif near_limit:
+            return -1, ()
+        return code, stats[16:] if code & _EXTREMES else ()
+    subnormal, zero, mean, deviation, rms, l2 = stats[10:16]
+    if not code or not (type(mean) is type(deviation) is type(rms) is type(l2) is float):
+        return -1, ()
+    if near_limit is None:
+        code |= _NEAR_UNKNOWN
+        near_limit = 0
+    return code | _FULL, (low, high, mean, deviation, rms, l2, subnormal, zero, near_limit)
 
 
 def decode_tensors(
@@ -234,14 +248,16 @@ def decode_tensors(
 
 
 def _clean_stats(count: int, code: int, values: Sequence[Any]) -> TensorStats:
-    if not code & _EXTREMES:
-        return TensorStats(count)
+    near_limit = None if code & _NEAR_UNKNOWN else 0
     if code & _FULL:
-        low, high, mean, deviation, rms, l2, subnormal, zero, near_limit = values[3:]
+        low, high, mean, deviation, rms, l2, subnormal, zero, near = values[3:]
+        near_limit = None if near_limit is None else near
         return TensorStats(
             count, 0, 0, 0, 0, near_limit, subnormal, zero, 0, low, high, mean, deviation, rms, l2
         )
-    return TensorStats(count, 0, 0, 0, 0, 0, None, None, 0, values[3], values[4])
+    if code & _EXTREMES:
+        return TensorStats(count, 0, 0, 0, 0, near_limit, None, None, 0, values[3], values[4])
+    return TensorStats(count, 0, 0, 0, 0, near_limit)
 
 
 def _full_stats(count: int, content: list[Any]) -> TensorStats:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from dumpscope.errors import StoreError
 from dumpscope.model import ScanOptions
+from dumpscope.store.connection import StoreConnection
 from dumpscope.store.encoding import bindable, load_json, tensor_kinds, whole_text
-from dumpscope.store.opening import StoreConnection, told
+from dumpscope.store.opening import told
 
 __all__ = ["ScanInfo", "ScanState", "StoreListing"]
 
@@ -127,7 +128,10 @@ class StoreListing(StoreConnection):
         with self._transaction() as connection:
             for number in numbers:
                 for table in ("scan_files", "failures", "scans"):
-                    connection.execute(f"DELETE FROM {table} WHERE scan_no = ?", (number,))
+                    connection.execute(
+                        f"DELETE FROM {table} WHERE scan_no = ?",  # noqa: S608 - names of ours
+                        (number,),
+                    )
             connection.execute(
                 "CREATE TEMP TABLE gone AS SELECT file_id, first_op, op_count, has_more FROM files"
                 " WHERE file_id NOT IN (SELECT file_id FROM scan_files)"
@@ -140,7 +144,7 @@ class StoreListing(StoreConnection):
                 )
             for table in ("overflow", "graph", "failures"):
                 connection.execute(
-                    f"DELETE FROM {table} WHERE file_id IN"
+                    f"DELETE FROM {table} WHERE file_id IN"  # noqa: S608 - names of ours
                     " (SELECT file_id FROM gone WHERE has_more)"
                 )
             connection.execute("DELETE FROM files WHERE file_id IN (SELECT file_id FROM gone)")
@@ -159,13 +163,15 @@ class StoreListing(StoreConnection):
                 row for row in connection.execute("SELECT kind_id FROM kinds") if row[0] not in used
             ]
             connection.executemany("DELETE FROM kinds WHERE kind_id = ?", unused)
-            self._forget_shared()
-        with told(self.path):
-            # Gives the room back to the file system; it needs no one else to be writing.
-            self._connection.execute("PRAGMA incremental_vacuum")
+            self._shared.forget()
 
-    def _forget_shared(self) -> None:
-        """For the writing half, which remembers the numbers of shared rows."""
+    def compact(self) -> None:
+        """Give the room of what was removed back to the file system.
+
+        It needs as much room as the store for a while, and nobody else may be using the store.
+        """
+        with told(self.path):
+            self._connection.execute("VACUUM")
 
 
 def _info(row: tuple[Any, ...]) -> ScanInfo:
@@ -193,10 +199,9 @@ def _info(row: tuple[Any, ...]) -> ScanInfo:
 def _options(values: dict[str, Any]) -> ScanOptions:
     """Rebuild the options. What another version of the program added is left out."""
     known = {field.name for field in dataclasses.fields(ScanOptions)}
-    return ScanOptions(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-            if name in known
-        }
-    )
+    kept: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in values.items()
+        if name in known
+    }
+    return ScanOptions(**kept)

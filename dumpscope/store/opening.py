@@ -4,140 +4,66 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
 from urllib.parse import quote
 
 from dumpscope.errors import StoreError
-from dumpscope.store.migrations import NEWEST_VERSION, migrate, user_version
+from dumpscope.store.migrations import (
+    APPLICATION_ID,
+    NEWEST_VERSION,
+    is_empty,
+    migrate,
+    user_version,
+)
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["APPLICATION_ID", "BUSY_SECONDS", "StoreConnection", "is_network_path"]
-
-APPLICATION_ID = 0x44534350
-"""Marks a SQLite file as a store of dumpscope ("DSCP")."""
-
-BUSY_SECONDS = 30.0
-"""How long a writer waits for another one."""
+__all__ = ["is_network_path", "open_file", "told"]
 
 _CACHE_KIB = 16 * 1024
 
-_NETWORK_TYPES = frozenset(
-    "9p afs beegfs ceph cifs fhgfs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs "
-    "panfs pvfs2 smb3 smbfs virtiofs weka wekafs yrfs dpc juicefs".split()
-)
-_NETWORK_FUSE = ("fuse.sshfs", "fuse.gluster", "fuse.ceph", "fuse.juicefs", "fuse.s3", "fuse.rclone")
+_NETWORK_TYPES = (
+    "9p", "afs", "beegfs", "ceph", "cifs", "dpc", "fhgfs", "gfs", "glusterfs", "gpfs", "juicefs",
+    "lustre", "ncpfs", "nfs", "ocfs2", "orangefs", "panfs", "pvfs2", "smb", "virtiofs", "weka",
+    "yrfs",
+)  # fmt: skip
 
 
-class StoreConnection:
-    """The open file. `path` is its name, `journal` its journal mode ("wal" or "delete")."""
-
-    def __init__(self, connection: sqlite3.Connection, path: str, journal: str) -> None:
-        self._connection = connection
-        self.path = path
-        self.journal = journal
-
-    @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        create: bool = True,
-        write: bool = True,
-        busy_s: float = BUSY_SECONDS,
-        vfs: str | None = None,
-    ) -> Self:
-        """Open a store, and bring its schema up to date.
-
-        Parameters
-        ----------
-        path
-            The file. Its folders are made when `create` is true.
-        create
-            Make the file when it is not there.
-        write
-            False opens it for reading only, also on media that cannot be written.
-        busy_s
-            How long to wait for another process that is writing.
-        vfs
-            Name of one of SQLite's own file layers, `None` for its default.
-
-        Raises
-        ------
-        StoreError
-            It is not there, locked, read-only, damaged, newer than this program, or no store.
-        """
-        name = os.fspath(path)
-        if not os.path.exists(name):
-            if not create or not write:
-                raise StoreError(
-                    f"{name}: there is no store here; `dumpscope scan PATH` makes one, "
-                    "--store FILE names another"
-                )
-            try:
-                os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-            except OSError as error:
-                raise StoreError(
-                    f"{name}: its folder cannot be made: {error.strerror}; "
-                    "--store FILE chooses another place"
-                ) from error
-        elif os.path.isdir(name):
-            raise StoreError(f"{name}: expected a store file, found a folder")
-        with told(name):
-            if not write:
-                connection = _connect_to_read(name, busy_s, vfs)
-                return cls(connection, name, "off")
-            connection = _connect(name, "rwc" if create else "rw", busy_s, vfs)
-            try:
-                journal = _prepare(connection, name)
-            except BaseException:
-                connection.close()
-                raise
-        return cls(connection, name, journal)
-
-    def close(self) -> None:
-        """Close the file. What was not committed is gone."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, whatever ends it."""
-        connection = self._connection
-        with told(self.path):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.rollback()
-                raise
-
-    def _scan_no(self, scan_id: str) -> int:
-        with told(self.path):
-            row = self._connection.execute(
-                "SELECT scan_no FROM scans WHERE scan_id = ?", (scan_id,)
-            ).fetchone()
-        if row is None:
+def open_file(
+    name: str, *, create: bool, write: bool, busy_s: float, vfs: str | None
+) -> tuple[sqlite3.Connection, str]:
+    """Open a store file and bring its schema up to date. Returns its journal mode too."""
+    if not os.path.exists(name):
+        if not create or not write:
             raise StoreError(
-                f"{self.path}: there is no scan {scan_id!r}; `dumpscope scans list` shows them"
+                f"{name}: there is no store here; `dumpscope scan PATH` makes one, "
+                "--store FILE names another"
             )
-        return int(row[0])
+        _make_folder(name)
+    elif os.path.isdir(name):
+        raise StoreError(f"{name}: expected a store file, found a folder")
+    with told(name):
+        if not write:
+            connection = _connect_to_read(name, busy_s, vfs)
+            if user_version(connection) == NEWEST_VERSION:
+                return connection, "off"
+            connection.close()
+        connection = _connect(name, "rwc" if create else "rw", busy_s, vfs)
+        try:
+            return connection, _prepare(connection, name, busy_s)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _make_folder(name: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{name}: its folder cannot be made: {error.strerror}; "
+            "--store FILE chooses another place"
+        ) from error
 
 
 @contextmanager
@@ -208,13 +134,14 @@ def _connect_to_read(name: str, busy_s: float, vfs: str | None) -> sqlite3.Conne
 
 
 def _check_version(connection: sqlite3.Connection, name: str) -> None:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application != APPLICATION_ID:
+    version = user_version(connection)
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        if version == 0 and is_empty(connection):
+            raise StoreError(f"{name}: the store is empty; `dumpscope scan PATH` fills it")
         raise StoreError(
             f"{name}: the file is not a store (SQLite file of another program); "
             "choose another one with --store FILE"
         )
-    version = user_version(connection)
     if version > NEWEST_VERSION:
         raise StoreError(
             f"{name}: expected a store of version {NEWEST_VERSION} or older, found {version}; "
@@ -222,28 +149,29 @@ def _check_version(connection: sqlite3.Connection, name: str) -> None:
         )
 
 
-def _prepare(connection: sqlite3.Connection, name: str) -> str:
-    fresh = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-    if not fresh or user_version(connection):
+def _prepare(connection: sqlite3.Connection, name: str, busy_s: float) -> str:
+    if not is_empty(connection) or user_version(connection):
         _check_version(connection, name)
-    journal = _set_journal(connection, name)
-    if fresh:
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    journal = _set_journal(connection, name, busy_s)
+    # In WAL mode NORMAL loses at most the newest commits when the power fails, never the file.
+    connection.execute(f"PRAGMA synchronous = {'NORMAL' if journal == 'wal' else 'FULL'}")
     migrate(connection)
     return journal
 
 
-def _set_journal(connection: sqlite3.Connection, name: str) -> str:
-    """Choose WAL where it works. Its shared memory does not work over a network."""
-    journal = "delete"
-    if not is_network_path(name):
-        with suppress(sqlite3.OperationalError):
-            journal = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if journal != "wal":
-        journal = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
-    # In WAL mode NORMAL loses at most the newest commits when the power fails, never the file.
-    connection.execute(f"PRAGMA synchronous = {'NORMAL' if journal == 'wal' else 'FULL'}")
-    return str(journal)
+def _set_journal(connection: sqlite3.Connection, name: str, busy_s: float) -> str:
+    """Choose WAL where it works: its shared memory does not reach over a network."""
+    wanted = "DELETE" if is_network_path(name) else "WAL"
+    deadline = time.monotonic() + busy_s
+    while True:
+        try:
+            # Where WAL is impossible, SQLite answers with the mode that stays.
+            return str(connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait by itself here when another process opens the file, too.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def is_network_path(path: str, mounts: str = "/proc/self/mounts") -> bool:
@@ -263,4 +191,5 @@ def is_network_path(path: str, mounts: str = "/proc/self/mounts") -> bool:
         point = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
         if place.startswith(point.rstrip(os.sep) + os.sep) and len(point) >= len(best):
             best, kind = point, fields[2]
-    return kind in _NETWORK_TYPES or kind.startswith(_NETWORK_FUSE)
+    # Whatever fuse shows (sshfs, s3, …): DELETE works there too.
+    return kind.startswith(_NETWORK_TYPES) or kind.startswith("fuse.")

@@ -11,7 +11,10 @@ from collections.abc import Callable
 
 from dumpscope.store.migrations import m001_first_schema
 
-__all__ = ["MIGRATIONS", "NEWEST_VERSION", "migrate"]
+__all__ = ["APPLICATION_ID", "NEWEST_VERSION", "is_empty", "migrate", "user_version"]
+
+APPLICATION_ID = 0x44534350
+"""Marks a SQLite file as a store of dumpscope ("DSCP")."""
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_first_schema.apply,)
 
@@ -28,6 +31,7 @@ def migrate(connection: sqlite3.Connection) -> None:
             # Another process may have done it while this one waited for the lock.
             if user_version(connection) < number:
                 apply(connection)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {number}")
             connection.execute("COMMIT")
         except BaseException:
@@ -38,3 +42,8 @@ def migrate(connection: sqlite3.Connection) -> None:
 def user_version(connection: sqlite3.Connection) -> int:
     """Return how many steps the file has been through."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether the file holds no table yet."""
+    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None

@@ -22,9 +22,10 @@ STATEMENTS = (
         duration_s, totals)""",
     "CREATE TABLE origins(origin_id INTEGER PRIMARY KEY, root, signature)",
     """CREATE TABLE places(
-        place_id INTEGER PRIMARY KEY, source, run, host, step, device, content)""",
+        place_id INTEGER PRIMARY KEY, source, run, host, step, device, model_name, model_id,
+        content)""",
     """CREATE TABLE files(
-        file_id INTEGER PRIMARY KEY, identity, origin_id, place_id, relative, name, size,
+        file_id INTEGER PRIMARY KEY, identity, origin_id, place_id, relative, size,
         mtime_ns, ctime_ns, inode, reader, known, auxiliary, bytes_read, first_op, op_count,
         tensor_count, unchecked_count, has_more, notes)""",
     "CREATE INDEX files_by_identity ON files(identity) WHERE identity IS NOT NULL",
@@ -33,11 +34,12 @@ STATEMENTS = (
         PRIMARY KEY(scan_no, file_id)) WITHOUT ROWID""",
     "CREATE TABLE kinds(kind_id INTEGER PRIMARY KEY, content)",
     """CREATE TABLE ops(
-        op_id INTEGER PRIMARY KEY, file_id, place_id, notable, partial, tensor_count,
-        unchecked_count, step, device, start_ns, task_id, stream_id, order_no, timestamp,
-        op_type, op_name, rest, tensors)""",
+        op_id INTEGER PRIMARY KEY, file_id, place_id, notable, partial, form, tensor_count,
+        unchecked_count, step, device, start_ns, task_id, stream_id, context_id, thread_id,
+        order_no, timestamp, op_type, op_name, rest, tensors)""",
     "CREATE INDEX ops_notable ON ops(file_id) WHERE notable",
     "CREATE INDEX ops_unchecked ON ops(file_id) WHERE unchecked_count",
+    "CREATE INDEX ops_other_form ON ops(file_id) WHERE form",
     "CREATE INDEX ops_partial ON ops(file_id) WHERE partial",
     """CREATE TABLE overflow(
         record_id INTEGER PRIMARY KEY, file_id, place_id, empty, known_kind, timestamp,
