@@ -54,9 +54,8 @@ def run(
     watcher = MemoryWatcher(process.pid) if watch_memory else None
     if watcher is not None:
         watcher.start()
-    assert process.stderr is not None
-    talk = process.stderr.read()
-    status = process.wait()
+    _, talk = process.communicate()
+    status = process.returncode
     seconds = time.perf_counter() - started
     peak = 0
     if watcher is not None:
