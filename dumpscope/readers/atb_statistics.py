@@ -25,7 +25,7 @@ from dumpscope.errors import CorruptDumpError, DumpReadError
 from dumpscope.layouts import plain
 from dumpscope.model import FORM_STATISTICS, Role
 from dumpscope.readers.atb_paths import order_of_ids
-from dumpscope.readers.mindspore_csv import CsvTable, read_shape
+from dumpscope.readers.csv_table import CsvTable, read_shape
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
 from dumpscope.readers.written_stats import BLANK, WrittenValues, judge_values, read_value
 from dumpscope.source import DumpSource

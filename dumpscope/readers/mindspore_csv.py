@@ -30,18 +30,16 @@ grows while the job runs: a last line that is cut off is damage, what stands bef
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from dumpscope.dtypes import dtype_of_label
-from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
+from dumpscope.errors import CorruptDumpError, DumpReadError
 from dumpscope.layouts import plain
 from dumpscope.model import FORM_STATISTICS, DumpFile, Match, Role
-from dumpscope.readers.array_records import check_shape
+from dumpscope.readers.csv_table import CsvTable, read_shape
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
-from dumpscope.readers.text_lines import TextLine, stream_lines
 from dumpscope.readers.written_stats import (
     NULL,
     WrittenValues,
@@ -51,7 +49,7 @@ from dumpscope.readers.written_stats import (
 )
 from dumpscope.source import DumpSource
 
-__all__ = ["CsvTable", "MindSporeCsvReader", "read_shape"]
+__all__ = ["MindSporeCsvReader"]
 
 _FIXED = (
     *("op type", "op name", "task id", "stream id", "timestamp"),
@@ -59,95 +57,11 @@ _FIXED = (
 )
 _START = re.compile(rb"(?:\xef\xbb\xbf)?\s*op type\s*,\s*op name\s*,\s*task id\s*,", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,20}")
-_SHAPE = re.compile(r"[(\[]?\s*(?:[0-9]{1,18}(?:\s*[,x]\s*[0-9]{1,18}){0,31}\s*[,x]?)?\s*[)\]]?")
 _UNKNOWN_IDS = frozenset({0xFFFF, 0xFFFFFFFF})
 _MAX_TENSORS = 1 << 14
 _MAX_BAD_ROWS = 50
 
 _Key = tuple[str, str, int | None, int | None]
-
-
-class CsvTable:
-    """The rows of a CSV file with a header, streamed; a damaged row does not end it.
-
-    Parameters
-    ----------
-    source
-        The file.
-    required
-        Names of columns without which it is another file, in lower case.
-
-    Attributes
-    ----------
-    columns
-        Name in lower case -> position. Where a name repeats the first one counts.
-
-    Raises
-    ------
-    DumpReadError
-        There is no header, or it lacks a required column.
-    """
-
-    def __init__(self, source: DumpSource, required: Sequence[str]) -> None:
-        self._path = source.file.relative
-        self._lines = stream_lines(source)
-        header = next(self._lines, None)
-        if header is None or not header.text.strip():
-            raise TruncatedDumpError(
-                "expected a header line, found none: the file is empty", path=self._path, offset=0
-            )
-        names = [cell.strip().lower() for cell in self._split(header)]
-        self.columns: dict[str, int] = {}
-        for at, column in enumerate(names):
-            self.columns.setdefault(column, at)
-        missing = [column for column in required if column not in self.columns]
-        if missing:
-            raise CorruptDumpError(
-                f"expected the columns {', '.join(missing)} too, found {header.text!r:.200}",
-                path=self._path,
-                offset=0,
-            )
-        self._width = len(names)
-
-    def rows(self) -> Iterator[tuple[int, list[str]] | DumpReadError]:
-        """Yield each row with its offset; an error in place of a line that is no row."""
-        for line in self._lines:
-            if not line.text.strip():
-                continue
-            try:
-                cells = [cell.strip() for cell in self._split(line)]
-            except CorruptDumpError as error:
-                yield error
-                continue
-            if not line.ended and len(cells) < self._width:
-                yield TruncatedDumpError(
-                    f"expected {self._width} cells in the last line, found {len(cells)}: its "
-                    "writer stopped there, what stands before was read",
-                    path=self._path,
-                    offset=line.offset,
-                )
-                continue
-            yield line.offset, cells
-
-    def cell(self, cells: Sequence[str], *names: str) -> str:
-        """Return the cell of the first of these columns that is there, `""` without one."""
-        for name in names:
-            at = self.columns.get(name)
-            if at is not None:
-                return cells[at] if at < len(cells) else ""
-        return ""
-
-    def damage(self, offset: int, why: object) -> CorruptDumpError:
-        """Return the fault of a row."""
-        return CorruptDumpError(f"a row is damaged: {why}", path=self._path, offset=offset)
-
-    def _split(self, line: TextLine) -> list[str]:
-        if line.cut:
-            raise self.damage(line.offset, "it is longer than any row")
-        try:
-            return next(csv.reader([line.text]), [])
-        except csv.Error as error:
-            raise self.damage(line.offset, error) from error
 
 
 class MindSporeCsvReader:
@@ -276,21 +190,6 @@ def _read_tensor(table: CsvTable, cells: Sequence[str]) -> TensorRecord:
     record.unchecked = judged.unchecked
     record.notes = judged.notes
     return record
-
-
-def read_shape(text: str) -> tuple[int, ...]:
-    """Read `(2, 3)`, `(2,3)`, `2x3` or `()`.
-
-    Raises
-    ------
-    ValueError, CorruptDumpError
-        It is no shape, or one that no tensor has.
-    """
-    if not _SHAPE.fullmatch(text):
-        raise ValueError(f"expected a shape like (2, 3), found {text!r:.40}")
-    shape = tuple(int(dim) for dim in re.findall(r"[0-9]+", text))
-    check_shape(shape)
-    return shape
 
 
 def _read_role(text: str) -> Role:
