@@ -30,14 +30,12 @@ What the writers do with it:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from math import prod
 from types import MappingProxyType
-from typing import cast
 
-from dumpscope.dtypes import Dtype, dtype_of_code
+from dumpscope.dtypes import Dtype
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
-from dumpscope.layouts import Geometry, groups_of, layout_name, plain, plan_geometry
+from dumpscope.layouts import plain
 from dumpscope.model import DumpFile, DumpName, Match, Role
 from dumpscope.naming import parse_name
 from dumpscope.readers.adump_header import (
@@ -47,6 +45,17 @@ from dumpscope.readers.adump_header import (
     is_overflow_file,
     open_header,
 )
+from dumpscope.readers.adump_plan import (
+    MAX_NUMBER,
+    PLAIN_CODES,
+    SHAPELESS,
+    UNKNOWN_SIZE,
+    bounded,
+    origin_format,
+    plan_entry,
+    read_shape,
+    say_why_opaque,
+)
 from dumpscope.readers.adump_schema import Header, HeaderInput, HeaderOutput
 from dumpscope.readers.adump_slices import slice_shape
 from dumpscope.readers.protocol import Execution, FileSlice, Record, TensorRecord
@@ -55,22 +64,10 @@ from dumpscope.source import DumpSource
 __all__ = ["AdumpReader"]
 
 _MAX_TENSORS = 1 << 14
-_MAX_DIMS = 32
-"""What numpy takes in every version that is supported."""
-_MAX_NUMBER = (1 << 63) - 1
 _MAX_TEXT = 1 << 16
 
 _LAST_TENSOR_TYPE = 3
 """Inputs of a higher `input_type` are no tensors."""
-
-_UNKNOWN_SIZE = -1
-
-_PLAIN_CODES = frozenset(
-    code
-    for code in range(256)
-    if layout_name(code) in {"NCHW", "NHWC", "ND", "CHWN", "HWCN", "NDHWC", "NCDHW", "DHWCN", "NC"}
-)
-"""Layouts whose memory order is the logical one: the header's further fields do not matter."""
 
 
 class AdumpReader:
@@ -106,8 +103,12 @@ class AdumpReader:
         body = _Body(source, dump, name, self.name, inputs, outputs)
         for index, entry in enumerate(inputs):
             body.take(index, entry, "input", entry.input_type <= _LAST_TENSOR_TYPE)
+        own_name = dump.header.op_name
         for index, result in enumerate(outputs):
             body.take(index, result, "output", True)
+            origin = result.original_op.name
+            if origin and origin != own_name:  # a fused operator's output
+                body.tensors[-1].name = _text(origin)
         if body.trailing:
             body.note_trailing()
         yield _describe_execution(dump.header, source.file, name, body.tensors)
@@ -194,24 +195,24 @@ class _Body:
             present = size if self.next <= self.size else max(self.size - start, 0)
         if not wanted:
             return
-        shape = tuple(entry.shape.dim)
+        shape = read_shape(entry.shape)
         layout_code = entry.format
-        if layout_code in _PLAIN_CODES:
-            plan = _plan(entry.data_type, layout_code, shape)
+        if layout_code in PLAIN_CODES:
+            plan = plan_entry(entry.data_type, layout_code, shape)
         else:
-            plan = _plan(
+            plan = plan_entry(
                 entry.data_type,
                 layout_code,
                 shape,
-                tuple(entry.original_shape.dim),
+                read_shape(entry.original_shape),
                 entry.sub_format,
-                _origin_format(entry, role),
+                origin_format(entry, role),
             )
         dtype, geometry, needed = plan
         record = TensorRecord(role, index, dtype.name, geometry)
-        record.size_bytes = min(size, _MAX_NUMBER)
-        record.address = address if address <= _MAX_NUMBER else 0
-        record.offset = _bounded(entry.offset)
+        record.size_bytes = min(size, MAX_NUMBER)
+        record.address = address if address <= MAX_NUMBER else 0
+        record.offset = bounded(entry.offset)
         self.tensors.append(record)
         if 0 < needed <= present:  # as it should be, and by far the most frequent
             record.data = FileSlice(self.source, start, needed)
@@ -227,7 +228,7 @@ class _Body:
             record.unchecked = "truncated"
             if needed > 0:
                 self._report_short(record, dtype, needed, 0, start)
-                record.missing_bytes = _bounded(needed)
+                record.missing_bytes = bounded(needed)
 
     def _has_addresses(self) -> bool:
         """Say whether the writer recorded addresses, so that one of 0 means something."""
@@ -240,10 +241,10 @@ class _Body:
         nbytes = present
         if not dtype.decodable:
             if dtype.kind != "string":
-                record.unchecked = _say_why_opaque(dtype)
+                record.unchecked = say_why_opaque(dtype)
             elif present < size:
                 record.unchecked = "truncated"
-            record.missing_bytes = _bounded(size - present)
+            record.missing_bytes = bounded(size - present)
         elif needed == 0:
             nbytes = 0
             record.notes = (f"surplus_bytes:{present}",)
@@ -257,21 +258,22 @@ class _Body:
                     needed = asked
                 else:
                     self._report_short(record, dtype, needed, size, start)
-            elif needed == _UNKNOWN_SIZE:
+            elif needed == UNKNOWN_SIZE:
                 needed = size
                 record.notes = ("shape_unknown",)
             nbytes = min(needed, present)
             if nbytes < needed:
-                record.missing_bytes = _bounded(needed - nbytes)
+                record.missing_bytes = bounded(needed - nbytes)
             if dtype.bits >= 8:
                 nbytes -= nbytes % (dtype.bits // 8)
             if not nbytes:
                 record.unchecked = "truncated"
-            if record.geometry is _SHAPELESS:
+            if record.geometry is SHAPELESS:
                 record.geometry = plain((nbytes * 8 // dtype.bits,))
             elif needed < present:
                 record.notes += (f"surplus_bytes:{present - needed}",)
-        record.data = FileSlice(self.source, start, nbytes)
+        if nbytes:
+            record.data = FileSlice(self.source, start, nbytes)
 
     def note_trailing(self) -> None:
         """Say that bytes follow the last entry."""
@@ -303,62 +305,6 @@ class _Body:
         )
 
 
-def _bounded(number: int) -> int:
-    """Keep a number from a header within what every store and report can hold."""
-    return min(number, _MAX_NUMBER)
-
-
-def _origin_format(entry: HeaderInput | HeaderOutput, role: Role) -> int | None:
-    """Return the format code of the original shape, which only outputs record."""
-    if role == "input":
-        return None
-    output = cast("HeaderOutput", entry)
-    return output.original_op.format if output.HasField("original_op") else None
-
-
-_SHAPELESS = plain((0,))
-"""Stands for a shape that no tensor can have."""
-
-
-@lru_cache(maxsize=4096)
-def _plan(
-    data_type: int,
-    layout_code: int,
-    shape: tuple[int, ...],
-    original_shape: tuple[int, ...] = (),
-    sub_format: int = 0,
-    origin_code: int | None = None,
-) -> tuple[Dtype, Geometry, int]:
-    """Plan dtype, geometry, and how many bytes the shape asks for.
-
-    The bytes are `_UNKNOWN_SIZE` where dims are not known, 0 where the type's size is not. The
-    geometry of a shape that no array can have is `_SHAPELESS`.
-    """
-    dtype = dtype_of_code(data_type)
-    if any(dim > _MAX_NUMBER for dim in shape):
-        return dtype, _SHAPELESS, _UNKNOWN_SIZE if dtype.decodable else 0
-    needed = dtype.nbytes(prod(shape)) if dtype.decodable else 0
-    if len(shape) > _MAX_DIMS or prod(dim for dim in shape if dim) > _MAX_NUMBER:
-        return dtype, _SHAPELESS, needed
-    if len(original_shape) > _MAX_DIMS or prod(dim for dim in original_shape if dim) > _MAX_NUMBER:
-        original_shape = ()
-    geometry = plan_geometry(
-        layout_name(layout_code),
-        shape,
-        original_shape or None,
-        origin_layout=None if origin_code is None else layout_name(origin_code),
-        groups=sub_format if sub_format > 1 else groups_of(layout_code),
-    )
-    return dtype, geometry, needed
-
-
-def _say_why_opaque(dtype: Dtype) -> str:
-    """Return the reason code for a type whose values cannot be read."""
-    if dtype.name == "undefined":
-        return "undefined_dtype"
-    return "unknown_dtype" if dtype.name.startswith("dtype") else "unsupported_dtype"
-
-
 def _describe_execution(
     header: Header, file: DumpFile, name: DumpName | None, tensors: list[TensorRecord]
 ) -> Execution:
@@ -373,7 +319,7 @@ def _describe_execution(
             "",
             op_name or file.name,
             tensors,
-            timestamp=time if 0 < time <= _MAX_NUMBER else None,
+            timestamp=time if 0 < time <= MAX_NUMBER else None,
             partial=len(roles) == 1,
             attributes=attributes,
         )

@@ -146,7 +146,11 @@ def find_fitting_length(source: DumpSource, length: int, missing: int) -> int | 
         if shorter <= 0 or shorter > MAX_HEADER_BYTES:
             return None
         data = source.read(8, length)
-        return shorter if _total(data[:shorter]) == _total(data) is not None else None
+        whole = try_parse(data)
+        kept = try_parse(data[:shorter])
+        if whole is None or kept is None or _known_fields(whole) != _known_fields(kept):
+            return None
+        return shorter
     window = min(source.size - 8, length + _SEARCH_BYTES)
     if window > MAX_HEADER_BYTES:
         return None
@@ -165,6 +169,18 @@ def find_fitting_length(source: DumpSource, length: int, missing: int) -> int | 
     except DumpReadError:
         pass
     return None
+
+
+def _known_fields(header: Header) -> tuple[object, ...]:
+    """Return what tells two readings of one header apart."""
+    return (
+        header.version,
+        header.dump_time,
+        header.op_name,
+        header.dfx_message,
+        *(len(part) for part in (header.input, header.output, header.attr)),
+        *(len(part) for part in (header.buffer, header.space)),
+    )
 
 
 def _total(data: bytes) -> int | None:
@@ -188,7 +204,7 @@ def _open_inline(source: DumpSource, reader: str) -> DumpHeader:
 
 
 def _length_error(head: bytes, length: int, size: int, path: str, reader: str) -> DumpReadError:
-    if length and _VERSION_START.match(head, 8):
+    if 0 < length <= MAX_HEADER_BYTES or (length and _VERSION_START.match(head, 8)):
         return TruncatedDumpError(
             f"expected a header of {length} bytes, found {size - 8} bytes up to the end of the "
             "file: the file is cut off or its first 8 bytes are damaged",

@@ -24,7 +24,15 @@ from google.protobuf.message import DecodeError
 
 from dumpscope.errors import CorruptDumpError
 
-__all__ = ["Header", "HeaderInput", "HeaderOutput", "HeaderSpan", "parse_header", "try_parse"]
+__all__ = [
+    "Header",
+    "HeaderInput",
+    "HeaderOutput",
+    "HeaderShape",
+    "HeaderSpan",
+    "parse_header",
+    "try_parse",
+]
 
 
 class HeaderShape(Protocol):

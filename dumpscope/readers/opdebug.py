@@ -104,7 +104,7 @@ class OpdebugReader:
     versions = "without a magic; versions 0 and 1"
     companions: Mapping[str, str] = MappingProxyType({})
 
-    def sniff(self, head: bytes, file: DumpFile) -> Match:  # noqa: ARG002 - the name decides
+    def sniff(self, head: bytes, file: DumpFile) -> Match:
         if not is_overflow_file(file.name):
             return Match.NONE
         parsed = parse_name(file.name)
@@ -230,12 +230,9 @@ def _read_new(source: DumpSource, payload: bytes, offset: int) -> Iterator[Recor
             head = following
             continue
         if head.begin + length > len(payload):
-            yield _damage(
-                source,
-                offset + head.begin,
-                f"expected {length} bytes of an overflow record, found {len(payload) - head.begin}",
-            )
-            return
+            found = len(payload) - head.begin
+            message = f"expected {length} bytes of an overflow record, found {found}"
+            raise _damage(source, offset + head.begin, message)
         words = struct.unpack_from(f"<{length // 8}Q", payload, head.begin)
         status = words[len(names) :]
         fields = tuple(zip(names, words, strict=False)) + head.fields
