@@ -74,7 +74,8 @@ class Geometry:
         For blocked tensors the stored shape with joined dimensions (C1·H·W) taken apart.
     merges
         For every logical axis the axes of `split_shape` that make it up, outermost first; its
-        first `shape[axis]` positions are elements, the others padding.
+        first `shape[axis]` positions are elements, the others padding. Of an axis of
+        `split_shape` that makes up none only position 0 is.
     notes
         What had to be assumed, or why a blocked tensor is shown raw.
     """
@@ -127,7 +128,8 @@ class Geometry:
             left = [part for part in range(len(self.split_shape)) if part not in order]
             whole = [self.extent(axis) for axis in range(len(self.shape))]
             blocks = stored.reshape(self.split_shape).transpose(left + order)
-            cut: npt.NDArray[Any] = blocks.reshape(whole)[tuple(map(slice, self.shape))]
+            blocks = blocks[(0,) * len(left)].reshape(whole)
+            cut: npt.NDArray[Any] = blocks[tuple(map(slice, self.shape))]
         except ValueError as error:
             raise CorruptDumpError(
                 f"{stored.size} elements cannot take the shape {self.stored_shape}: {error}"

@@ -59,10 +59,14 @@ class Placement:
                 scale *= self._dims[part]
             self._parts.append(scaled)
         self._cut = [
-            (axis, parts, self.shape[axis])
+            (parts, self.shape[axis])
             for axis, parts in enumerate(self._parts)
             if self.padded and geometry.extent(axis) > self.shape[axis]
         ]
+        used = {part for parts in merges for part in parts}
+        for part, dim in enumerate(self._dims):
+            if part not in used and dim > 1:
+                self._cut.append(([(part, 1)], 1))
 
     @property
     def rank(self) -> int:
@@ -131,7 +135,7 @@ class Placement:
         """Return how many positions at the start of each row of `row` are elements."""
         widths = np.full(rows.shape, row, np.int64)
         last = len(self._dims) - 1
-        for _, parts, size in self._cut:
+        for parts, size in self._cut:
             outer = np.zeros_like(rows)
             inner = 1
             for part, scale in parts:
