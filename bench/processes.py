@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-POLL_S = 0.01
+POLL_S = 0.05
 MIB = 2**20
 
 
