@@ -104,11 +104,14 @@ class StatsCsvReader:
                 errors.append(self._damage(source, None, f"row {number}: {error}"))
         if not tensors and not errors:
             errors.append(
-                TruncatedDumpError(
-                    "expected a row of statistics for every tensor, found the header alone",
-                    path=source.file.relative,
-                    reader=self.name,
-                    offset=source.size,
+                self._cut(source, "expected a row of statistics for every tensor, found none")
+            )
+        elif len(rows[-1]) < len(rows[0]) and source.read(source.size - 1, 1) != b"\n":
+            errors.append(
+                self._cut(
+                    source,
+                    f"expected {len(rows[0])} cells and the end of the line in row {len(rows)}, "
+                    f"found {len(rows[-1])} cells",
                 )
             )
         yield _describe_execution(source.file, tensors)
@@ -132,14 +135,14 @@ class StatsCsvReader:
         except csv.Error as error:
             raise self._damage(source, None, f"expected rows of CSV: {error}") from error
         if not rows:
-            raise TruncatedDumpError(
-                "expected a header and rows, found an empty file",
-                path=source.file.relative,
-                reader=self.name,
-                offset=0,
-            )
+            raise self._cut(source, "expected a header and rows, found an empty file")
         rows[0] = [cell.lower() for cell in rows[0]]
         return rows
+
+    def _cut(self, source: DumpSource, message: str) -> TruncatedDumpError:
+        return TruncatedDumpError(
+            message, path=source.file.relative, reader=self.name, offset=source.size
+        )
 
     def _damage(self, source: DumpSource, offset: int | None, message: str) -> CorruptDumpError:
         return CorruptDumpError(message, path=source.file.relative, reader=self.name, offset=offset)
@@ -189,6 +192,8 @@ def _read_row(
     ValueError
         It has no role, slot or shape, or a cell is no number.
     """
+    if len(cells) <= max(columns[name] for name in _FIXED):
+        raise ValueError(f"expected {len(header)} cells, found {len(cells)}")
     cells = _align(columns, header, cells)
 
     def cell(*names: str) -> str:
