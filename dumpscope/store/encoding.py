@@ -4,20 +4,19 @@ Text that UTF-8 cannot hold (lone surrogates) is a BLOB of `surrogatepass` UTF-8
 more than 64 bits a BLOB of sign, length and magnitude, which sorts behind the others by size.
 Structured values are JSON in the same UTF-8, in which Python keeps NaN and infinities.
 
-The tensors of an operator are one BLOB, a record each:
+A tensor is its kind, a row of `kinds` that holds all that many tensors have in common (role,
+dtype, shape, and that there is nothing wrong with it), and what remains. The tensors of an
+operator are one BLOB, a record each:
 
 | what | bytes |
 |---|---|
 | code, a sum of the flags in brackets | u8 |
-| kind: row of `kinds` with role, index, dtype, shape, … | u32 |
+| kind | u32 |
 | address | u64 |
 | offset (16) | u64 |
 | min, max (1) | 2 × f64, or 2 × i64 (2) |
-| mean, std, rms, l2, subnormal, zero, near_limit (4) | 4 × f64, 3 × u64 |
-| length and JSON of address, offset, digest and all statistics (8) | u32, bytes |
-
-`near_limit` is 0 without (4), `None` with (32). (8) stands for whatever is not clean or does not
-fit.
+| mean, std, rms, l2, subnormal, zero (4) | 4 × f64, 2 × u64 |
+| length, and JSON of all of these, for what does not fit (8; address is 0) | u32, bytes |
 """
 
 from __future__ import annotations
@@ -40,7 +39,11 @@ __all__ = [
     "decode_tensors",
     "dump_json",
     "encode_tensor",
-    "kind_of",
+    "NOT_FULL",
+    "full_stats",
+    "kind_head",
+    "kind_stats",
+    "pack_usual",
     "load_json",
     "parse_kind",
     "tensor_kinds",
@@ -51,27 +54,26 @@ __all__ = [
 SqlValue = Union[str, bytes, int, float, None]
 """What a column holds."""
 
-Kind = tuple[Any, ...]
-"""What a row of `kinds` holds: role, index, dtype, layout, shape, checked, dumped, unchecked,
-size_bytes, missing_bytes, from_statistics, name, notes, number of elements."""
+Kind = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""What a row of `kinds` holds: the fields of `kind_head` and of `kind_stats`."""
 
-kind_of: Callable[[TensorSummary], Kind] = attrgetter(
+kind_head: Callable[[TensorSummary], tuple[Any, ...]] = attrgetter(
     "role", "index", "dtype", "layout", "shape", "checked", "dumped", "unchecked", "size_bytes",
-    "missing_bytes", "from_statistics", "name", "notes", "stats.count",
+    "missing_bytes", "from_statistics", "digest", "name", "notes",
 )  # fmt: skip
-
-_stats_of: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
-    "nan", "posinf", "neginf", "saturated", "padding_nonfinite", "saturated_negative",
-    "first_bad", "bad_box", "mask", "near_limit", "subnormal", "zero", "mean", "std", "rms",
-    "l2", "min", "max",
+kind_stats: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
+    "count", "nan", "posinf", "neginf", "saturated", "near_limit", "padding_nonfinite",
+    "first_bad", "bad_box", "saturated_negative",
 )  # fmt: skip
-
-_CLEAN = (0, 0, 0, 0, 0, 0, None, None, None)
-_NOT_FULL = (None, None, None, None, None, None)
+full_stats: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
+    "mean", "std", "rms", "l2", "subnormal", "zero"
+)
+NOT_FULL = (None, None, None, None, None, None)
+_FULL_TYPES = [float, float, float, float, int, int]
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 
-_EXTREMES, _INTEGERS, _FULL, _JSON, _OFFSET, _NEAR_UNKNOWN = 1, 2, 4, 8, 16, 32
+_EXTREMES, _INTEGERS, _FULL, _JSON, _OFFSET = 1, 2, 4, 8, 16
 
 
 def _layout_of(code: int) -> struct.Struct:
@@ -81,15 +83,16 @@ def _layout_of(code: int) -> struct.Struct:
     if code & _EXTREMES:
         text += "qq" if code & _INTEGERS else "dd"
     if code & _FULL:
-        text += "4d3Q"
+        text += "4d2Q"
     return struct.Struct(text)
 
 
 _LAYOUTS = {
-    code | more: _layout_of(code | more)
-    for code in (0, 1, 3, 5, 7, 8)
-    for more in (0, _OFFSET, _NEAR_UNKNOWN, _OFFSET | _NEAR_UNKNOWN)
+    code | more: _layout_of(code | more) for code in (0, 1, 3, 5, 7, 8) for more in (0, _OFFSET)
 }
+
+pack_usual = _LAYOUTS[_EXTREMES].pack
+"""Packs 1, kind, address, min and max of floats: what a clean tensor of a screening is."""
 
 
 @dataclass(slots=True)
@@ -97,7 +100,8 @@ class AddressColumns:
     """Outputs with a device address, as equally long lists.
 
     `position` numbers the operators in the order of the scan, `lane` tells apart what has
-    memory of its own (input path, run and device).
+    memory of its own (input path, run and device). `marks` holds (position, lane) of operators
+    that were asked for by number.
     """
 
     op_id: list[int] = field(default_factory=list)
@@ -106,6 +110,7 @@ class AddressColumns:
     size_bytes: list[int] = field(default_factory=list)
     position: list[int] = field(default_factory=list)
     lane: list[int] = field(default_factory=list)
+    marks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 # --- single values ----------------------------------------------------------------------------
@@ -143,7 +148,7 @@ def dump_json(value: object) -> bytes:
     return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
-def load_json(content: bytes) -> Any:  # noqa: ANN401 - whatever was encoded
+def load_json(content: bytes) -> Any:
     """Undo `dump_json`; tuples come back as lists."""
     return json.loads(content.decode("utf-8", "surrogatepass"))
 
@@ -153,63 +158,58 @@ def load_json(content: bytes) -> Any:  # noqa: ANN401 - whatever was encoded
 
 def parse_kind(content: bytes) -> Kind:
     """Undo `dump_json` for a kind."""
-    values = load_json(content)
-    values[4] = tuple(values[4])
-    values[12] = tuple(values[12])
-    return tuple(values)
+    head, stats = load_json(content)
+    head[4] = tuple(head[4])
+    head[13] = tuple(head[13])
+    if stats[7] is not None:
+        stats[7] = tuple(stats[7])
+    if stats[8] is not None:
+        stats[8] = tuple((first, last) for first, last in stats[8])
+    return tuple(head), tuple(stats)
 
 
 def encode_tensor(tensor: TensorSummary, kind: int) -> bytes:
     """Encode what a tensor does not share with others of its kind."""
-    stats = _stats_of(tensor.stats)
-    if stats[:9] == _CLEAN and tensor.digest is None:
-        code, values = _clean_values(stats)
-        if code >= 0:
-            try:
-                if tensor.offset:
-                    code |= _OFFSET
-                    return _LAYOUTS[code].pack(code, kind, tensor.address, tensor.offset, *values)
-                return _LAYOUTS[code].pack(code, kind, tensor.address, *values)
-            except struct.error:
-                pass
-    mask = tensor.stats.mask
+    stats = tensor.stats
+    low, high, full = stats.min, stats.max, full_stats(stats)
+    code, values = _fitting(low, high, full)
+    if code >= 0 and stats.mask is None:
+        try:
+            if tensor.offset:
+                code |= _OFFSET
+                return _LAYOUTS[code].pack(code, kind, tensor.address, tensor.offset, *values)
+            return _LAYOUTS[code].pack(code, kind, tensor.address, *values)
+        except struct.error:
+            pass
+    mask = stats.mask
     content = dump_json(
         (
             tensor.address,
             tensor.offset,
-            tensor.digest,
-            *stats[:8],
+            low,
+            high,
+            full,
             None if mask is None else (mask.value, mask.count, mask.digest),
-            *stats[9:],
         )
     )
     return _LAYOUTS[_JSON].pack(_JSON, kind, 0, len(content)) + content
 
 
-def _clean_values(stats: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
-    """The code under which clean statistics fit, and their values; -1 when they do not."""
-    near_limit, low, high = stats[9], stats[16], stats[17]
-    if low is None and high is None:
-        code = 0
-    elif type(low) is float and type(high) is float:
+def _fitting(low: object, high: object, full: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
+    """The code under which numbers fit, and their sequence; -1 when they do not."""
+    if type(low) is float and type(high) is float:
         code = _EXTREMES
     elif type(low) is int and type(high) is int:
         code = _EXTREMES | _INTEGERS
+    elif low is None and high is None and full == NOT_FULL:
+        return 0, ()
     else:
         return -1, ()
-    if stats[10:16] == _NOT_FULL:
-        if near_limit is None:
-            code |= _NEAR_UNKNOWN
-        elif near_limit:
-            return -1, ()
-        return code, stats[16:] if code & _EXTREMES else ()
-    subnormal, zero, mean, deviation, rms, l2 = stats[10:16]
-    if not code or not (type(mean) is type(deviation) is type(rms) is type(l2) is float):
-        return -1, ()
-    if near_limit is None:
-        code |= _NEAR_UNKNOWN
-        near_limit = 0
-    return code | _FULL, (low, high, mean, deviation, rms, l2, subnormal, zero, near_limit)
+    if full == NOT_FULL:
+        return code, (low, high)
+    if list(map(type, full)) == _FULL_TYPES:
+        return code | _FULL, (low, high, *full)
+    return -1, ()
 
 
 def decode_tensors(
@@ -224,55 +224,37 @@ def decode_tensors(
         layout = _LAYOUTS[code]
         values = layout.unpack_from(blob, position)
         position += layout.size
-        kind = kind_at(values[1])
-        digest = None
+        offset = 0
+        low = high = mask = None
+        full: Sequence[Any] = NOT_FULL
         if code & _JSON:
             content = load_json(blob[position : position + values[-1]])
             position += values[-1]
-            address, offset, digest = content[:3]
-            stats = _full_stats(kind[13], content[3:])
+            address, offset, low, high, full, pattern = content
+            mask = None if pattern is None else MaskPattern(*pattern)
         else:
             address = values[2]
-            offset = 0
+            first = 3
             if code & _OFFSET:
                 offset = values[3]
-                values = values[1:]
-            stats = _clean_stats(kind[13], code, values)
+                first = 4
+            if code & _EXTREMES:
+                low, high = values[first], values[first + 1]
+            if code & _FULL:
+                full = values[first + 2 :]
+        head, stats = kind_at(values[1])
         tensors.append(
             TensorSummary(
-                kind[0], kind[1], kind[2], kind[3], kind[4], kind[5], kind[6], kind[7], kind[8],
-                kind[9], address, offset, kind[10], digest, kind[11], kind[12], stats,
+                head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7], head[8],
+                head[9], address, offset, head[10], head[11], head[12], head[13],
+                TensorStats(
+                    stats[0], stats[1], stats[2], stats[3], stats[4], stats[5], full[4], full[5],
+                    stats[6], low, high, full[0], full[1], full[2], full[3], stats[7], stats[8],
+                    stats[9], mask,
+                ),
             )
         )  # fmt: skip
     return tuple(tensors)
-
-
-def _clean_stats(count: int, code: int, values: Sequence[Any]) -> TensorStats:
-    near_limit = None if code & _NEAR_UNKNOWN else 0
-    if code & _FULL:
-        low, high, mean, deviation, rms, l2, subnormal, zero, near = values[3:]
-        near_limit = None if near_limit is None else near
-        return TensorStats(
-            count, 0, 0, 0, 0, near_limit, subnormal, zero, 0, low, high, mean, deviation, rms, l2
-        )
-    if code & _EXTREMES:
-        return TensorStats(count, 0, 0, 0, 0, near_limit, None, None, 0, values[3], values[4])
-    return TensorStats(count, 0, 0, 0, 0, near_limit)
-
-
-def _full_stats(count: int, content: list[Any]) -> TensorStats:
-    (
-        nan, posinf, neginf, saturated, padding, saturated_negative, first_bad, bad_box, mask,
-        near_limit, subnormal, zero, mean, deviation, rms, l2, low, high,
-    ) = content  # fmt: skip
-    return TensorStats(
-        count, nan, posinf, neginf, saturated, near_limit, subnormal, zero, padding, low, high,
-        mean, deviation, rms, l2,
-        None if first_bad is None else tuple(first_bad),
-        None if bad_box is None else tuple((first, last) for first, last in bad_box),
-        saturated_negative,
-        None if mask is None else MaskPattern(*mask),
-    )  # fmt: skip
 
 
 def collect_outputs(
@@ -291,17 +273,17 @@ def collect_outputs(
         layout = _LAYOUTS[code]
         values = layout.unpack_from(blob, start)
         start += layout.size
-        kind = kind_at(values[1])
+        head, _ = kind_at(values[1])
         address = values[2]
         if code & _JSON:
-            if kind[0] == "output":
+            if head[0] == "output":
                 address = load_json(blob[start : start + values[-1]])[0]
             start += values[-1]
-        if address and kind[0] == "output":
+        if address and head[0] == "output":
             columns.op_id.append(op_id)
-            columns.index.append(kind[1])
+            columns.index.append(head[1])
             columns.address.append(address)
-            columns.size_bytes.append(kind[8])
+            columns.size_bytes.append(head[8])
             columns.position.append(position)
             columns.lane.append(lane)
 

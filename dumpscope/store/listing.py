@@ -129,7 +129,7 @@ class StoreListing(StoreConnection):
             for number in numbers:
                 for table in ("scan_files", "failures", "scans"):
                     connection.execute(
-                        f"DELETE FROM {table} WHERE scan_no = ?",  # noqa: S608 - names of ours
+                        f"DELETE FROM {table} WHERE scan_no = ?",
                         (number,),
                     )
             connection.execute(
@@ -144,10 +144,19 @@ class StoreListing(StoreConnection):
                 )
             for table in ("overflow", "graph", "failures"):
                 connection.execute(
-                    f"DELETE FROM {table} WHERE file_id IN"  # noqa: S608 - names of ours
+                    f"DELETE FROM {table} WHERE file_id IN"
                     " (SELECT file_id FROM gone WHERE has_more)"
                 )
+            connection.execute(
+                "DELETE FROM identities WHERE identity IN"
+                " (SELECT identity FROM files WHERE file_id IN (SELECT file_id FROM gone))"
+            )
             connection.execute("DELETE FROM files WHERE file_id IN (SELECT file_id FROM gone)")
+            # The numbers of the last files may be given out again.
+            connection.execute(
+                "UPDATE identified SET file_id ="
+                " min(file_id, (SELECT ifnull(max(file_id), 0) FROM files))"
+            )
             connection.execute("DROP TABLE gone")
             connection.execute(
                 "DELETE FROM places WHERE place_id NOT IN (SELECT place_id FROM files"

@@ -44,7 +44,7 @@ class StoreReading(StoreOps):
         conditions = self._place_conditions(number, selection)
         with self._read() as connection:
             for row in connection.execute(
-                "SELECT r.record_id, r.place_id, r.known_kind, r.timestamp, r.start_ns, r.file,"  # noqa: S608 - conditions of ours
+                "SELECT r.record_id, r.place_id, r.known_kind, r.timestamp, r.start_ns, r.file,"
                 " r.units, f.relative FROM overflow r"
                 " CROSS JOIN scan_files l ON l.scan_no = :scan AND l.file_id = r.file_id"
                 " CROSS JOIN files f ON f.file_id = r.file_id"

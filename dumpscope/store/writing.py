@@ -52,6 +52,14 @@ class StoreWriting(StoreConnection):
         )
         with self._transaction() as connection:
             connection.execute(
+                "INSERT OR REPLACE INTO identities SELECT identity, file_id FROM files"
+                " WHERE file_id > (SELECT file_id FROM identified) AND identity IS NOT NULL"
+                " ORDER BY identity"
+            )
+            connection.execute(
+                "UPDATE identified SET file_id = (SELECT ifnull(max(file_id), 0) FROM files)"
+            )
+            connection.execute(
                 "INSERT INTO scans(scan_id, root, sources, options, config, tool_version, state,"
                 " started_at) VALUES(?,?,?,?,?,?,'running',?)",
                 row,
@@ -88,7 +96,7 @@ class StoreWriting(StoreConnection):
                 marks = ",".join("?" * len(some))
                 known.update(
                     connection.execute(
-                        f"SELECT identity, file_id FROM files WHERE identity IN ({marks})",  # noqa: S608 - question marks
+                        f"SELECT identity, file_id FROM identities WHERE identity IN ({marks})",
                         some,
                     )
                 )

@@ -6,6 +6,9 @@ and integers of more than 64 bits are kept as BLOBs (`dumpscope.store.encoding`)
 - A file record is immutable. `identity` is a hash of all that must be the same for a later
   scan to use it again, `NULL` when nothing may. Its operators have the consecutive numbers
   `first_op` … `first_op + op_count - 1`, which makes an index on them unnecessary.
+- `identities` finds files by identity. Hashes come in no order, and putting each in its place at
+  once would touch a page for every file; so it is filled, sorted, when the next scan begins, with
+  the files behind the number in `identified`.
 - `kinds` holds what many tensors have in common (dtype, shape, …); `ops.tensors` refers to it.
 """
 
@@ -28,7 +31,9 @@ STATEMENTS = (
         file_id INTEGER PRIMARY KEY, identity, origin_id, place_id, relative, size,
         mtime_ns, ctime_ns, inode, reader, known, auxiliary, bytes_read, first_op, op_count,
         tensor_count, unchecked_count, has_more, notes)""",
-    "CREATE INDEX files_by_identity ON files(identity) WHERE identity IS NOT NULL",
+    "CREATE TABLE identities(identity PRIMARY KEY, file_id) WITHOUT ROWID",
+    "CREATE TABLE identified(file_id INTEGER NOT NULL)",
+    "INSERT INTO identified VALUES(0)",
     """CREATE TABLE scan_files(
         scan_no INTEGER NOT NULL, file_id INTEGER NOT NULL,
         PRIMARY KEY(scan_no, file_id)) WITHOUT ROWID""",

@@ -1,0 +1,209 @@
+"""Taking operators out of the store.
+
+They are streamed in an order that does not depend on how they were put in: input path, run,
+step, device, start, task, the writer's order, file, place within the file. What is not known
+comes before what is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+from dumpscope.model import OpRecord, TensorSummary
+from dumpscope.store.encoding import (
+    AddressColumns,
+    SqlValue,
+    bindable,
+    collect_outputs,
+    whole_number,
+    whole_text,
+)
+from dumpscope.store.querying import OP_COLUMNS, KindReader, StoreQuerying, make_op, select_ops
+from dumpscope.store.selection import Selection
+from dumpscope.store.shared_rows import is_unchecked
+
+__all__ = ["StoreOps"]
+
+_CHUNK = 10_000
+
+_ORDER = (
+    " ORDER BY p.source, p.run, o.step, o.device, o.start_ns, o.task_id, o.order_no, f.relative,"
+    " o.op_id"
+)
+# The order of assembly.part_key, then that of the parts of one execution.
+_PART_ORDER = (
+    " ORDER BY p.source, p.run, o.step, o.device, p.model_name, p.model_id, o.op_type,"
+    " replace(replace(replace(replace(o.op_name, '.', '_'), '/', '_'), '\\', '_'), ' ', '_'),"
+    " o.task_id, o.stream_id, o.context_id, o.thread_id, o.form, o.start_ns, o.order_no,"
+    " f.relative, o.op_id"
+)
+_WHOLE = f"{OP_COLUMNS}, o.tensors"
+
+
+class StoreOps(StoreQuerying):
+    """The part of `Store` that yields operators."""
+
+    _table_numbers = itertools.count()
+
+    def notable_ops(
+        self, scan_id: str, selection: Selection | None = None
+    ) -> Iterator[OpRecord]:
+        """Yield the operators of which some tensor has a non-finite or a saturated value.
+
+        Saturated values count in the dtypes in which they are a finding.
+        """
+        return self._ops(scan_id, select_ops(_WHOLE, "notable"), selection)
+
+    def partial_ops(
+        self, scan_id: str, selection: Selection | None = None
+    ) -> Iterator[OpRecord]:
+        """Yield the parts of executions that several files share, without their tensors."""
+        return self._ops(scan_id, select_ops(OP_COLUMNS, "partial"), selection)
+
+    def parts(self, scan_id: str) -> Iterator[OpRecord]:
+        """Yield the parts with their tensors, those of one execution next to each other."""
+        return self._ops(scan_id, select_ops(_WHOLE, "partial"), None, order=_PART_ORDER)
+
+    def count_partial(self, scan_id: str) -> int:
+        """How many records are parts of executions that several files share."""
+        return self._count(scan_id, select_ops("count(*)", "partial"))
+
+    def has_other_forms(self, scan_id: str) -> bool:
+        """Whether something is there that is converted or statistics only."""
+        return bool(self._count(scan_id, f"SELECT EXISTS({select_ops('1', 'form')})"))
+
+    def ops(
+        self,
+        scan_id: str,
+        op_ids: Iterable[int] | None = None,
+        names: Iterable[str] | None = None,
+        selection: Selection | None = None,
+        *,
+        light: bool = False,
+    ) -> Iterator[OpRecord]:
+        """Yield the operators of a scan: all, those of some numbers, or those of some names.
+
+        `light` leaves the tensors out.
+        """
+        columns = OP_COLUMNS if light else _WHOLE
+        wanted: list[tuple[str, Iterable[SqlValue]]] = []
+        statement = select_ops(columns)
+        if op_ids is not None:
+            statement = select_ops(columns, "op_id")
+            wanted.append(("o.op_id", set(op_ids)))
+        if names is not None:
+            wanted.append(("o.op_name", set(map(bindable, names))))
+        return self._ops(scan_id, statement, selection, wanted=wanted)
+
+    def ops_by_task(
+        self,
+        scan_id: str,
+        tasks: Iterable[tuple[int | None, int | None]],
+        selection: Selection | None = None,
+        *,
+        light: bool = False,
+    ) -> Iterator[OpRecord]:
+        """Yield the operators with one of these (task id, stream id); a stream of `None` is any."""
+        pairs = {(task, stream) for task, stream in tasks if task is not None}
+        statement = select_ops(OP_COLUMNS if light else _WHOLE)
+        numbers = {bindable(task) for task, _ in pairs}
+        for op in self._ops(scan_id, statement, selection, wanted=[("o.task_id", numbers)]):
+            if (op.task_id, None) in pairs or (op.task_id, op.stream_id) in pairs:
+                yield op
+
+    def unchecked_tensors(
+        self, scan_id: str, selection: Selection | None = None
+    ) -> Iterator[tuple[OpRecord, TensorSummary]]:
+        """Yield the tensors whose values could not be read, each with its operator."""
+        for op in self._ops(scan_id, select_ops(_WHOLE, "unchecked_count"), selection):
+            for tensor in op.tensors:
+                if is_unchecked(tensor):
+                    yield op, tensor
+
+    def output_addresses(
+        self,
+        scan_id: str,
+        selection: Selection | None = None,
+        *,
+        marked: Collection[int] = (),
+    ) -> Iterator[AddressColumns]:
+        """Yield the outputs that have a device address, in columns of some 10,000 rows.
+
+        Of the operators `marked` the position and lane are told whatever their outputs are.
+        """
+        number = self._scan_no(scan_id)
+        kind_at = KindReader(self._connection)
+        lanes: dict[tuple[SqlValue, ...], int] = {}
+        columns = AddressColumns()
+        conditions = self._op_conditions(number, selection)
+        statement = select_ops("p.source, p.run, p.host, o.device, o.op_id, o.tensors")
+        with self._read() as connection:
+            rows = connection.execute(statement + conditions.text + _ORDER, conditions.parameters)
+            for position, (*memory, op_id, blob) in enumerate(rows):
+                lane = lanes.setdefault(tuple(memory), len(lanes))
+                collect_outputs(columns, op_id, position, lane, blob, kind_at)
+                if op_id in marked:
+                    columns.marks[op_id] = (position, lane)
+                if len(columns.op_id) >= _CHUNK:
+                    yield columns
+                    columns = AddressColumns()
+        if columns.op_id or columns.marks:
+            yield columns
+
+    def op_types(self, scan_id: str) -> list[str]:
+        """All types of operators in a scan, sorted."""
+        number = self._scan_no(scan_id)
+        with self._read() as connection:
+            rows = connection.execute(select_ops("DISTINCT o.op_type"), {"scan": number})
+            return sorted(whole_text(row[0]) for row in rows)
+
+    def steps(self, scan_id: str) -> frozenset[int]:
+        """The steps of which some operator is there."""
+        number = self._scan_no(scan_id)
+        with self._read() as connection:
+            rows = connection.execute(select_ops("DISTINCT o.step"), {"scan": number})
+            return frozenset(whole_number(row[0]) for row in rows if row[0] is not None)
+
+    def _ops(
+        self,
+        scan_id: str,
+        statement: str,
+        selection: Selection | None,
+        *,
+        wanted: Sequence[tuple[str, Iterable[SqlValue]]] = (),
+        order: str = _ORDER,
+    ) -> Iterator[OpRecord]:
+        number = self._scan_no(scan_id)
+        places = self._places()
+        kind_at = KindReader(self._connection)
+        conditions = self._op_conditions(number, selection)
+        with self._read() as connection, ExitStack() as tables:
+            for column, values in wanted:
+                table = tables.enter_context(self._table_of(values))
+                conditions.text += f" AND {column} IN (SELECT value FROM {table})"
+            rows = connection.execute(statement + conditions.text + order, conditions.parameters)
+            tables.callback(rows.close)
+            for row in rows:
+                yield make_op(row, places, kind_at)
+
+    @contextmanager
+    def _table_of(self, values: Iterable[SqlValue]) -> Iterator[str]:
+        """Put values into a table that only this connection sees, for a while."""
+        connection = self._connection
+        name = f"wanted_{next(self._table_numbers)}"
+        connection.execute(f"CREATE TEMP TABLE {name}(value PRIMARY KEY) WITHOUT ROWID")
+        try:
+            connection.execute("SAVEPOINT wanted")
+            connection.executemany(
+                f"INSERT INTO {name} VALUES(?)",
+                ((value,) for value in values),
+            )
+            connection.execute("RELEASE wanted")
+            yield name
+        finally:
+            # Whoever stops in the middle may have closed the store before.
+            with suppress(sqlite3.ProgrammingError):
+                connection.execute(f"DROP TABLE {name}")
