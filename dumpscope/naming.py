@@ -38,7 +38,7 @@ __all__ = [
 
 _TIME = r"([0-9]{13,20}|[0-9]{10})"
 _ID = r"([0-9]{1,10})"
-_FFTS = rf"(?:\.4\.{_ID}\.{_ID}\.{_ID})?"
+_FFTS = rf"(?:\.4\.{_ID}\.{_ID}\.([0-9]{{1,5}}))?"  # a longer last field is a time
 _SUFFIX = r"(npy|bin|pt|csv|json|txt)"
 _TAIL = (
     r"(?:\.(?:(input|output|space|buffer)\.([0-9]{1,5})"

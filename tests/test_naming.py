@@ -226,7 +226,7 @@ def test_the_same_without_a_stream(op_type: str, op_name: str, task: int, stamp:
     )
 
 
-@given(identifier, identifier, any_id, any_id, time, number, number, number)
+@given(identifier, identifier, any_id, any_id, time, number, number, st.integers(0, 99999))
 def test_the_same_with_thread_fields(
     op_type: str, op_name: str, task: int, stream: int, stamp: int, c: int, t: int, d: int
 ) -> None:

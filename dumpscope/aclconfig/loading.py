@@ -16,6 +16,7 @@ from typing import Literal
 
 from dumpscope.aclconfig.values import EXCEPTION_SCENES, parse_steps, split_address
 from dumpscope.errors import ConfigError
+from dumpscope.safetext import make_printable
 
 __all__ = ["MAX_CONFIG_BYTES", "MAX_JSON5_BYTES", "AclConfig", "is_config", "load_config"]
 
@@ -27,6 +28,7 @@ MAX_JSON5_BYTES = 128 << 10
 
 
 _MAX_FACT_LAYERS = 100
+_JSON5_PLACE = re.compile(r"^<string>:([0-9]+) ")
 _DUMP_KEY = re.compile(r"\bdump[\"']?\s{0,99}:")
 
 
@@ -257,7 +259,9 @@ def _parse_generously(name: str, text: str, fault: str, repeated: list[str]) -> 
     try:
         return json5.loads(text, object_pairs_hook=_keep_pairs(repeated))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: no JSON, even with comments allowed: {fault}") from error
+        # The strict reader stopped at the first comment: json5 knows where the fault is.
+        what = _JSON5_PLACE.sub(r"line \1: ", make_printable(_describe(error)))
+        raise ConfigError(f"{name}: no JSON, even with comments allowed: {what}") from error
 
 
 def _describe(error: ValueError | RecursionError) -> str:
