@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dumpscope.version import VERSION as __version__
+from dumpscope.version import __version__
 
 if TYPE_CHECKING:
     from dumpscope.errors import DumpReadError, DumpscopeError

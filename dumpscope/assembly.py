@@ -7,11 +7,11 @@ converted or with statistics. One execution is reported once, by its best form.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from dumpscope.graphs import fold_name
 from dumpscope.model import FORM_RAW, FORM_STATISTICS, OpRecord, Role, TensorSummary
 
 __all__ = ["RawKey", "assemble", "part_key", "raw_key"]
@@ -19,7 +19,6 @@ __all__ = ["RawKey", "assemble", "part_key", "raw_key"]
 RawKey = tuple[int, str, str, int, int, int]
 """What a raw dump and its converted files share: source, type, name, task, stream, timestamp."""
 
-_FOLDED = re.compile(r"[./\\ ]")
 _Slot = tuple[Role, int]
 
 
@@ -28,7 +27,7 @@ def raw_key(op: OpRecord) -> RawKey | None:
     if op.timestamp is None:
         return None
     return (
-        op.place.source, op.op_type, _folded(op.op_name), _number(op.task_id),
+        op.place.source, op.op_type, fold_name(op.op_name), _number(op.task_id),
         _number(op.stream_id), op.timestamp,
     )  # fmt: skip
 
@@ -38,7 +37,7 @@ def part_key(op: OpRecord) -> tuple[object, ...]:
     place = op.place
     return (
         place.source, place.run or "", _number(op.step), _number(op.device),
-        place.model_name or "", _number(place.model_id), op.op_type, _folded(op.op_name),
+        place.model_name or "", _number(place.model_id), op.op_type, fold_name(op.op_name),
         _number(op.task_id), _number(op.stream_id), _number(op.context_id),
         _number(op.thread_id),
     )  # fmt: skip
@@ -123,6 +122,7 @@ def _merged(execution: _Execution) -> OpRecord:
         timestamp=next((p.timestamp for p in parts if p.file == file), first.timestamp),
         order=min(p.order for p in parts),
         partial=False,
+        part_ids=tuple(p.op_id for p in parts),
         attributes=next((p.attributes for p in parts if p.attributes), ()),
         stack=next((p.stack for p in parts if p.stack), ()),
     )
@@ -130,10 +130,6 @@ def _merged(execution: _Execution) -> OpRecord:
 
 def _part_order(op: OpRecord) -> tuple[int, int, int, str, int]:
     return (op.form, -1 if op.start_ns is None else op.start_ns, op.order, op.file, op.op_id)
-
-
-def _folded(name: str) -> str:
-    return _FOLDED.sub("_", name)
 
 
 def _number(value: int | None) -> int:

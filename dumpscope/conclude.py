@@ -14,7 +14,7 @@ from itertools import islice
 
 from dumpscope.aclconfig.values import parse_steps
 from dumpscope.assembly import RawKey, assemble, part_key, raw_key
-from dumpscope.dataflow import Dataflow
+from dumpscope.edges import connect
 from dumpscope.errors import OptionsError
 from dumpscope.hardware import (
     Flag,
@@ -90,7 +90,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     }
     judged = [*material.notable, *extra.values()]
     jobs = group_runs({op.place.run for op in judged if op.place.run})
-    flow = Dataflow(judged)
+    flow = connect(store, scan_id, judged)
     judge = Judge(
         judged,
         flow=flow,
@@ -147,9 +147,13 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         expected=expected,
         read_failures=failures,
         overflow_records=records,
-        record_rank=_rank_of_records(records, findings, flags, orphans),
+        record_rank=_rank_of_records(findings, flags, orphans),
         unchecked=tuple(store.unchecked_tensors(scan_id)),
-        notes=(*outcome.notes, *_note_runs(jobs), *_note_skipped(_whole(info.totals.get("skipped")))),
+        notes=(
+            *outcome.notes,
+            *_note_runs(jobs),
+            *_note_skipped(_whole(info.totals.get("skipped"))),
+        ),
         options=options,
         config=info.config,
         started_at=info.started_at,
@@ -319,7 +323,6 @@ def _in_run(finding: Finding, wanted: str, jobs: Mapping[str, str]) -> bool:
 
 
 def _rank_of_records(
-    records: Iterable[OverflowRecord],
     findings: Sequence[Finding],
     flags: Mapping[int, list[Flag]],
     orphans: Iterable[Flag],
@@ -336,9 +339,7 @@ def _rank_of_records(
     return ranks
 
 
-def _count_verdicts(
-    findings: Iterable[Finding], expected: Sequence[Finding]
-) -> Mapping[str, int]:
+def _count_verdicts(findings: Iterable[Finding], expected: Sequence[Finding]) -> Mapping[str, int]:
     counted = Counter(str(f.verdict) for f in findings)
     if expected:
         counted[str(Verdict.EXPECTED)] = len(expected)
@@ -377,5 +378,3 @@ def with_known(scan: Scan, findings: Sequence[Finding], known: int) -> Scan:
     return replace(
         scan, findings=tuple(findings), counts=replace(scan.counts, baseline_known=known)
     )
-
-

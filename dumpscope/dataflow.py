@@ -1,18 +1,19 @@
 """Who wrote what an operator read.
 
-The order of executions within one rank, and producers by evidence. Stronger evidence is asked
-first; what none of it can say stays unknown, and the verdicts then fall back to order alone.
+The order of executions within one rank, and producers by evidence: graph edges, device
+addresses, equal bytes. Stronger evidence is asked first and wins; what none of it can say stays
+unknown, and the verdicts then fall back to order alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dumpscope.model import Evidence, OpRecord, TensorSummary
 
-__all__ = ["Dataflow", "Lane", "Producer", "lane_of", "sequence_key"]
+__all__ = ["Dataflow", "KnownInput", "Lane", "Producer", "VirtualInputs", "lane_of", "sequence_key"]
 
 Lane = tuple[int, str, int]
 """One rank of one run: (source, run, device). Order and edges never cross lanes."""
@@ -48,19 +49,57 @@ class Producer:
     evidence: Evidence
 
 
+@dataclass(frozen=True, slots=True)
+class KnownInput:
+    """What graph edges or addresses say of one input.
+
+    `producers` are the outputs it was read from, the best first. Without any, `outside` says
+    that nothing in the dump can have written it.
+    """
+
+    producers: tuple[Producer, ...] = ()
+    outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualInputs:
+    """The outputs that an execution read whose own inputs were not dumped.
+
+    `complete` says that they are all that it read; otherwise more came from outside of the dump.
+    """
+
+    producers: tuple[Producer, ...] = ()
+    complete: bool = False
+
+
+_NOTHING = KnownInput()
+_NO_INPUTS = VirtualInputs()
+
+
 class Dataflow:
-    """Producers among the executions that hold something worth following.
+    """Producers of the inputs of executions that hold something worth following.
 
     Parameters
     ----------
     ops
         Executions with a tensor that is not clean, in any order.
+    known
+        By (op_id, index) of an input what stronger evidence than equal bytes says of it.
+    virtual
+        By op_id what an execution read whose own inputs were not dumped.
     """
 
-    def __init__(self, ops: Iterable[OpRecord]) -> None:
+    def __init__(
+        self,
+        ops: Iterable[OpRecord],
+        known: Mapping[tuple[int, int], KnownInput] | None = None,
+        virtual: Mapping[int, VirtualInputs] | None = None,
+    ) -> None:
         writers: dict[tuple[Lane, str], list[Producer]] = defaultdict(list)
         ordered: Sequence[OpRecord] = sorted(ops, key=lambda op: (lane_of(op), sequence_key(op)))
         self._position = {op.op_id: number for number, op in enumerate(ordered)}
+        self._known = known or {}
+        self._virtual = virtual or {}
         for op in ordered:
             lane = lane_of(op)
             for tensor in op.tensors:
@@ -69,7 +108,14 @@ class Dataflow:
         self._writers = dict(writers)
 
     def producer_of(self, op: OpRecord, tensor: TensorSummary) -> Producer | None:
-        """The one earlier output that `tensor`, an input of `op`, was read from, if known."""
+        """The earlier output that `tensor`, an input of `op`, was read from, if known.
+
+        Of several outputs that share an input's memory the first bad one counts.
+        """
+        known = self._known.get((op.op_id, tensor.index), _NOTHING).producers
+        if known:
+            bad = [p for p in known if p.tensor.stats.nonfinite]
+            return bad[0] if bad else known[0]
         same = self.same_bytes(op, tensor)
         return same[0] if len(same) == 1 else None
 
@@ -86,13 +132,21 @@ class Dataflow:
 
     def parents_of(self, op: OpRecord) -> list[OpRecord]:
         """The executions that wrote inputs of `op`, on any evidence but order."""
-        producers = [self.producer_of(op, tensor) for tensor in op.inputs]
-        return [producer.op for producer in producers if producer is not None]
+        parents = [p.op for p in self.virtual_inputs(op).producers]
+        for tensor in op.inputs:
+            known = self._known.get((op.op_id, tensor.index), _NOTHING).producers
+            if known:
+                parents += [p.op for p in known]
+            else:
+                producer = self.producer_of(op, tensor)
+                if producer is not None:
+                    parents.append(producer.op)
+        return parents
 
-    def virtual_inputs(self, op: OpRecord) -> list[Producer]:
-        """Who wrote what `op` read, where its own inputs were not dumped: graph and addresses."""
-        return []
+    def virtual_inputs(self, op: OpRecord) -> VirtualInputs:
+        """Who wrote what `op` read, where its own inputs were not dumped."""
+        return self._virtual.get(op.op_id, _NO_INPUTS)
 
     def order_excluded(self, op: OpRecord, tensor: TensorSummary) -> bool:
         """Whether evidence says that no output of the dump was read here, whatever the order."""
-        return False
+        return self._known.get((op.op_id, tensor.index), _NOTHING).outside

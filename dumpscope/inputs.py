@@ -20,6 +20,7 @@ class InputState:
     not dumped, or recorded after it was overwritten) or "absent" (never read: a null address, a
     receive buffer). `cause` made the bad value, on `evidence`; `clean_producer` made the tensor
     when it was still clean. `rule` is what makes an input from outside of the dump expected.
+    `contradiction` is another execution that weaker evidence names.
     """
 
     tensor: TensorSummary
@@ -28,6 +29,7 @@ class InputState:
     clean_producer: OpRecord | None = None
     evidence: Evidence | None = None
     rule: Rule | None = None
+    contradiction: OpRecord | None = None
 
 
 def is_saturated(tensor: TensorSummary) -> bool:

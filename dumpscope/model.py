@@ -269,7 +269,8 @@ class OpRecord:
     `start_ns` orders executions of one rank (`None`: the format has no time; `order` is then the
     writer's own order). `partial` says that other files may hold the rest of the execution.
     `form` tells raw dumps from converted ones and from statistics. `parent` names the module
-    that contains it. `file` is relative to the root. `op_id` is the store's number.
+    that contains it. `file` is relative to the root. `op_id` is the store's number,
+    `part_ids` those of the records that were put together into this one.
     """
 
     op_type: str
@@ -294,6 +295,7 @@ class OpRecord:
     file: str = ""
     place: Place = field(default_factory=Place)
     op_id: int = 0
+    part_ids: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorSummary, ...]:

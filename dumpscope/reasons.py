@@ -23,6 +23,7 @@ class Because:
     producer: OpRecord | None = None
     evidence: Evidence | None = None
     ranks: tuple[int, ...] = ()
+    contradiction: OpRecord | None = None
     loss_scale: bool = False
 
 
@@ -68,6 +69,8 @@ def build_reason(
     if because.producer is not None:
         parameters["producer"] = because.producer.op_name
         parameters["producer_type"] = because.producer.op_type
+    if because.contradiction is not None:
+        parameters["contradicts"] = because.contradiction.op_name
     if because.ranks:
         parameters["ranks"] = ", ".join(map(str, because.ranks))
     if overflow is not None:

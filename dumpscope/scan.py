@@ -30,6 +30,7 @@ __all__ = ["Progress", "load_scan", "scan", "scan_into"]
 
 Path = Union[str, "os.PathLike[str]"]
 
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a scan is. Totals are final once `walked` is true."""
@@ -85,17 +86,15 @@ def scan(
             store, paths, options, progress=progress, config=config, missing=missing
         )
         return conclude(store, scan_id, options)
-    with tempfile.TemporaryDirectory(prefix="dumpscope-") as folder:
-        with Store.open(os.path.join(folder, "scans.db")) as own:
-            scan_id = scan_into(
-                own, paths, options, progress=progress, config=config, missing=missing
-            )
-            return conclude(own, scan_id, options)
+    with (
+        tempfile.TemporaryDirectory(prefix="dumpscope-") as folder,
+        Store.open(os.path.join(folder, "scans.db")) as own,
+    ):
+        scan_id = scan_into(own, paths, options, progress=progress, config=config, missing=missing)
+        return conclude(own, scan_id, options)
 
 
-def load_scan(
-    store: Store, scan_id: str | None = None, options: ScanOptions | None = None
-) -> Scan:
+def load_scan(store: Store, scan_id: str | None = None, options: ScanOptions | None = None) -> Scan:
     """Compute the answer of a stored scan again, the newest without `scan_id`.
 
     `options` replaces what the scan was asked for.
@@ -170,18 +169,16 @@ def _read_all(
 
     def tell() -> None:
         if progress is not None:
-            progress(
-                Progress(done_files, done_bytes, walker.files, walker.bytes, walker.finished)
-            )
+            progress(Progress(done_files, done_bytes, walker.files, walker.bytes, walker.finished))
 
     def unread() -> Iterator[DumpFile]:
         nonlocal done_files, done_bytes
         for batch in _batches(store, scan_id, walker, options):
             reused = store.reuse(scan_id, batch, signature)
             done_files += sum(reused)
-            done_bytes += sum(file.size for file, known in zip(batch, reused) if known)
+            done_bytes += sum(file.size for file, known in zip(batch, reused, strict=True) if known)
             tell()
-            yield from (file for file, known in zip(batch, reused) if not known)
+            yield from (file for file, known in zip(batch, reused, strict=True) if not known)
 
     with open_executor(options.jobs) as executor:
         for results in executor.run(Worker(registry, options), batch_files(unread())):
@@ -263,5 +260,3 @@ def _signature(registry: ReaderRegistry, options: ScanOptions) -> str:
             options.reader or "",
         )
     )
-
-

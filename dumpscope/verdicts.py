@@ -9,11 +9,12 @@ unknown_inputs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from dumpscope.dataflow import Dataflow, Lane, lane_of, sequence_key
-from dumpscope.dtypes import dtype_named
+from dumpscope.expectations import Expectations
 from dumpscope.hardware import Flag, describe_flags
+from dumpscope.input_states import InputReader, Sofar
 from dumpscope.inputs import InputState, is_saturated
 from dumpscope.model import Evidence, Finding, OpRecord, Reason, TensorSummary, Verdict
 from dumpscope.nesting import Nesting
@@ -23,17 +24,6 @@ from dumpscope.rules import Rule, RuleSet, is_one_sided
 from dumpscope.topology import Collectives, communication_kind
 
 __all__ = ["Judge"]
-
-_RECEIVES_INTO_BUFFER = ("recv", "broadcast")
-
-
-@dataclass(slots=True)
-class _Lane:
-    """What is known of one rank up to the execution that is being judged."""
-
-    bad: dict[int | None, OpRecord] = field(default_factory=dict)
-    saturated: dict[int | None, OpRecord] = field(default_factory=dict)
-    expected_values: set[tuple[object, ...]] = field(default_factory=set)
 
 
 class Judge:
@@ -67,13 +57,13 @@ class Judge:
     ) -> None:
         self._ops = sorted(ops, key=lambda op: (lane_of(op), sequence_key(op)))
         self._flow = flow
-        self._rules = rules
         self._flags = flags
         self._loss_scale = loss_scale
         self._collectives = Collectives(self._ops, jobs or {})
         self._nesting = Nesting(self._ops)
-        self._lanes: dict[Lane, _Lane] = {}
-        self._expected: set[tuple[int, int]] = set()
+        self._lanes: dict[Lane, Sofar] = {}
+        self._expected = Expectations(rules)
+        self._reader = InputReader(flow, self._nesting, self._collectives, self._expected)
 
     def judge_all(self) -> list[Finding]:
         """Return a finding for every execution that has one, expected values among them."""
@@ -87,11 +77,11 @@ class Judge:
     # --- one execution ---------------------------------------------------------------------
 
     def _judge(self, op: OpRecord) -> Finding | None:
-        lane = self._lanes.setdefault(lane_of(op), _Lane())
-        inputs = self._read_inputs(op, lane)
-        rules = self._expected_outputs(op, inputs)
+        lane = self._lanes.setdefault(lane_of(op), Sofar())
+        inputs = self._reader.read_inputs(op, lane)
+        rules = self._expected.expect_outputs(op, inputs)
         bad_outputs = [
-            t for t in op.outputs if t.stats.nonfinite and (op.op_id, t.index) not in self._expected
+            t for t in op.outputs if t.stats.nonfinite and not self._expected.holds(op, t)
         ]
         bad_inputs = [state for state in inputs if state.kind == "bad"]
         finding = self._decide(op, lane, inputs, bad_inputs, bad_outputs, rules)
@@ -111,7 +101,7 @@ class Judge:
     def _decide(
         self,
         op: OpRecord,
-        lane: _Lane,
+        lane: Sofar,
         inputs: Sequence[InputState],
         bad_inputs: Sequence[InputState],
         bad_outputs: Sequence[TensorSummary],
@@ -137,9 +127,11 @@ class Judge:
         because: Because,
     ) -> Finding:
         """An input is bad: where did it come from, and did it go on?"""
+        against = next((s.contradiction for s in bad_inputs if s.contradiction), None)
+        because = replace(because, contradiction=against)
         handoff = next((s for s in bad_inputs if s.clean_producer is not None), None)
         if handoff is not None:
-            because = replace(because, producer=handoff.clean_producer)
+            because = replace(because, producer=handoff.clean_producer, evidence=handoff.evidence)
             return self._finding(op, Verdict.HANDOFF, "handoff", handoff.tensor, because)
         made = [s for s in bad_inputs if s.cause is not None]
         if not made:
@@ -156,7 +148,7 @@ class Judge:
     def _judge_output(
         self,
         op: OpRecord,
-        lane: _Lane,
+        lane: Sofar,
         inputs: Sequence[InputState],
         tensor: TensorSummary,
         because: Because,
@@ -185,21 +177,21 @@ class Judge:
                 return self._finding(op, Verdict.ORIGIN, "origin_mask", tensor, because)
             code = "origin_confirmed" if flagged else "origin"
             return self._finding(op, Verdict.ORIGIN, code, tensor, because)
-        virtual = self._flow.virtual_inputs(op) if not present else []
-        if virtual:
-            made = next((p for p in virtual if p.tensor.stats.nonfinite), None)
-            if made is None:
-                because = replace(because, evidence=virtual[0].evidence)
-                return self._finding(op, Verdict.ORIGIN, "origin", tensor, because)
+        virtual = self._flow.virtual_inputs(op)
+        made = next((p for p in virtual.producers if p.tensor.stats.nonfinite), None)
+        if made is not None and not present:
             because = replace(because, producer=made.op, evidence=made.evidence)
             return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
+        if virtual.producers and not present:
+            because = replace(because, evidence=virtual.producers[0].evidence)
+            if virtual.complete:
+                return self._finding(op, Verdict.ORIGIN, "origin", tensor, because)
+            return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
         if not present and is_generator(op.op_type):
             return self._finding(op, Verdict.ORIGIN, "origin_generator", tensor, because)
         unread = [s for s in present if s.kind == "unknown"]
         earlier = lane.bad.get(op.step)
-        if earlier is not None and not any(
-            self._flow.order_excluded(op, s.tensor) for s in unread
-        ):
+        if earlier is not None and not any(self._flow.order_excluded(op, s.tensor) for s in unread):
             because = replace(because, producer=earlier, evidence="order")
             return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
         if not present and is_source(op.op_type):
@@ -208,7 +200,7 @@ class Judge:
         return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
 
     def _judge_finite(
-        self, op: OpRecord, lane: _Lane, inputs: Sequence[InputState], because: Because
+        self, op: OpRecord, lane: Sofar, inputs: Sequence[InputState], because: Because
     ) -> Finding | None:
         """Nothing non-finite goes in or comes out: saturation, or the hardware's word alone."""
         flagged = op.op_id in self._flags
@@ -220,7 +212,7 @@ class Judge:
         for tensor in saturated:
             if not fresh:
                 break
-            rule = self._covering(op, tensor, inputs)
+            rule = self._expected.covering(op, tensor, inputs)
             if rule is not None:
                 return self._expected_finding(op, tensor, rule, because)
             code = "saturated_origin_confirmed" if flagged else "saturated_origin"
@@ -233,129 +225,6 @@ class Judge:
         mask = next((s for s in inputs if s.rule is not None), None)
         if mask is not None and mask.rule is not None:
             return self._expected_finding(op, mask.tensor, mask.rule, because)
-        return None
-
-    # --- inputs ----------------------------------------------------------------------------
-
-    def _read_inputs(self, op: OpRecord, lane: _Lane) -> list[InputState]:
-        receives = communication_kind(op.op_type) in _RECEIVES_INTO_BUFFER
-        states = []
-        for tensor in op.inputs:
-            if receives and self._is_buffer(op):
-                states.append(InputState(tensor, "absent"))
-            else:
-                states.append(self._read_input(op, tensor, lane))
-        twin = self._nesting.twin_tensors(op)
-        if twin is not None:
-            forward, tensors = twin
-            for tensor in tensors:
-                if not tensor.stats.nonfinite:
-                    continue
-                if (forward.op_id, tensor.index) in self._expected and tensor.role == "output":
-                    continue
-                states.append(InputState(tensor, "bad", cause=forward, evidence="graph"))
-        return states
-
-    def _is_buffer(self, op: OpRecord) -> bool:
-        """Whether what `op` lists as its input is only the buffer that it receives into."""
-        kind = communication_kind(op.op_type)
-        if kind == "recv":
-            return True
-        group = self._collectives.group_of(op)
-        # Of a broadcast only the root's input is read; who the root is, a dump does not say.
-        # A finite input whose output holds something else was overwritten: not the root's.
-        return group is not None and any(
-            out.digest != inp.digest for out, inp in zip(op.outputs, op.inputs)
-        )
-
-    def _read_input(self, op: OpRecord, tensor: TensorSummary, lane: _Lane) -> InputState:
-        if not tensor.dumped:
-            missing = tensor.address != 0 or not tensor.size_bytes
-            return InputState(tensor, "unknown" if missing else "absent")
-        if not tensor.stats.nonfinite:
-            complete = tensor.checked and not tensor.missing_bytes
-            return InputState(tensor, "finite" if complete else "unknown")
-        if self._is_rewritten(op, tensor):
-            return self._read_rewritten(op, tensor)
-        same = self._flow.same_bytes(op, tensor)
-        producer = self._flow.producer_of(op, tensor)
-        if producer is not None and producer.evidence != "bytes":
-            if not producer.tensor.stats.nonfinite:
-                return InputState(
-                    tensor, "bad", clean_producer=producer.op, evidence=producer.evidence
-                )
-            same = [producer]
-        if same and all((p.op.op_id, p.tensor.index) in self._expected for p in same):
-            return InputState(tensor, "expected", cause=same[-1].op)
-        if not same and _fingerprint(tensor) in lane.expected_values:
-            return InputState(tensor, "expected")
-        if producer is not None:
-            return InputState(tensor, "bad", cause=producer.op, evidence=producer.evidence)
-        excluded = self._flow.order_excluded(op, tensor)
-        earlier = None if excluded else lane.bad.get(op.step)
-        if earlier is not None:
-            return InputState(tensor, "bad", cause=earlier, evidence="order")
-        around = self._arose_inside(op)
-        if around is not None:
-            return InputState(tensor, "bad", cause=around, evidence="graph")
-        for rule in self._rules.covering(op, tensor):
-            if rule.condition in ("", "producer_absent"):
-                return InputState(tensor, "expected", rule=rule)
-        return InputState(tensor, "bad")
-
-    def _is_rewritten(self, op: OpRecord, tensor: TensorSummary) -> bool:
-        """Whether an output has the input's address and bytes: it was recorded after the fact."""
-        return (
-            tensor.address != 0
-            and tensor.digest is not None
-            and any(t.address == tensor.address and t.digest == tensor.digest for t in op.outputs)
-        )
-
-    def _read_rewritten(self, op: OpRecord, tensor: TensorSummary) -> InputState:
-        producer = self._flow.producer_of(op, tensor)
-        if producer is None:
-            return InputState(tensor, "unknown")
-        if producer.tensor.stats.nonfinite:
-            return InputState(tensor, "bad", cause=producer.op, evidence=producer.evidence)
-        return InputState(tensor, "finite", evidence=producer.evidence)
-
-    def _arose_inside(self, op: OpRecord) -> OpRecord | None:
-        """The innermost module around `op` that was given finite values and made bad ones."""
-        for module in self._nesting.enclosing(op):
-            if any(t.stats.nonfinite for t in module.inputs):
-                return None
-            if module.inputs and any(t.stats.nonfinite for t in module.outputs):
-                return module
-        return None
-
-    # --- expected values -------------------------------------------------------------------
-
-    def _expected_outputs(self, op: OpRecord, inputs: Sequence[InputState]) -> dict[int, Rule]:
-        """Rules by position in `op.tensors` of the non-finite outputs that are expected."""
-        found = {}
-        lane = self._lanes[lane_of(op)]
-        for position, tensor in enumerate(op.tensors):
-            if tensor.role != "output" or not tensor.stats.nonfinite:
-                continue
-            rule = self._covering(op, tensor, inputs)
-            if rule is not None:
-                found[position] = rule
-                self._expected.add((op.op_id, tensor.index))
-                lane.expected_values.add(_fingerprint(tensor))
-        return found
-
-    def _covering(
-        self, op: OpRecord, tensor: TensorSummary, inputs: Sequence[InputState]
-    ) -> Rule | None:
-        for rule in self._rules.covering(op, tensor):
-            if rule.condition == "":
-                return rule
-            if any(state.kind == "bad" for state in inputs):
-                continue
-            if rule.condition == "clean_inputs":
-                return rule
-            if rule.condition == "same_positions" and _holds_mask(tensor, inputs):
-                return rule
         return None
 
     # --- making findings -------------------------------------------------------------------
@@ -403,25 +272,3 @@ class Judge:
 
 
 _STRENGTH: tuple[Evidence | None, ...] = ("own_inputs", "graph", "address", "bytes", "order", None)
-
-
-def _fingerprint(tensor: TensorSummary) -> tuple[object, ...]:
-    """What identifies a mask where only statistics of it are known."""
-    stats = tensor.stats
-    mask = stats.mask.digest if stats.mask is not None else None
-    return (
-        dtype_named(tensor.dtype).kind, tensor.shape, stats.nan, stats.posinf, stats.neginf, mask,
-        stats.max if mask is None else None,
-    )  # fmt: skip
-
-
-def _holds_mask(tensor: TensorSummary, inputs: Sequence[InputState]) -> bool:
-    """Whether an input holds one mask constant at the positions of the bad values of `tensor`."""
-    mask = tensor.stats.mask
-    if mask is None or mask.digest is None:
-        return False
-    return any(
-        state.tensor.stats.mask is not None and state.tensor.stats.mask.digest == mask.digest
-        for state in inputs
-        if state.kind in ("finite", "expected")
-    )

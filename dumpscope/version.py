@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["VERSION"]
+__all__ = ["VERSION", "__version__"]
 
 VERSION = "0.1.0"
+__version__ = VERSION

@@ -43,9 +43,7 @@ def test_a_saturation_comes_before_the_origin_that_descends_from_it() -> None:
     ops = [
         make_op("Other", [clean()], [bad(nan=1)], at=0, step=1),
         make_op("Sat", [clean()], [tensor("output", 0, saturated(1), digest="s")], at=1),
-        make_op(
-            "Origin", [tensor("input", 0, saturated(1), digest="s")], [bad(posinf=1)], at=2
-        ),
+        make_op("Origin", [tensor("input", 0, saturated(1), digest="s")], [bad(posinf=1)], at=2),
     ]
     assert names(rank(ops)) == ["Sat", "Origin", "Other"]
 

@@ -150,7 +150,8 @@ def test_behind_a_mask_a_softmax_is_clean() -> None:
     shared = tensor("output", 0, masked(6, "positions"), digest="bytes")
     read = tensor("input", 0, masked(6, "positions"), digest="bytes")
     assert verdicts(
-        make_op("MaskedFill", [clean()], [shared], at=1), make_op("SoftmaxV2", [read], [clean()], at=2)
+        make_op("MaskedFill", [clean()], [shared], at=1),
+        make_op("SoftmaxV2", [read], [clean()], at=2),
     ) == {"MaskedFill": "expected"}
 
 
@@ -219,7 +220,9 @@ def test_a_rank_that_is_not_in_the_dump_may_have_sent_it() -> None:
 
 
 def test_a_module_does_not_outrank_what_it_contains() -> None:
-    inner = make_op("Torch.matmul", [clean()], [bad(posinf=1)], at=1, parent="Module.attn.forward.0")
+    inner = make_op(
+        "Torch.matmul", [clean()], [bad(posinf=1)], at=1, parent="Module.attn.forward.0"
+    )
     module = make_op(
         "Module.attn", [clean()], [bad(nan=1)], at=2, name="Module.attn.forward.0", container=True
     )

@@ -96,7 +96,7 @@ def run_with(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return EXIT_FAILED
-    except Exception:
+    except Exception:  # noqa: BLE001 - a bug must not end as 1, which says offenders
         import traceback
 
         traceback.print_exc()

@@ -1,0 +1,105 @@
+"""Edges that a compiled graph knows: which operator's output an operator reads.
+
+Graph texts name operators as the dump does. What the compiler put between two dumped operators
+and was not dumped itself (a reshape, a format conversion) is stepped over as long as it reads
+one tensor only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dumpscope.model import GraphNode
+
+__all__ = ["GraphIndex", "GraphInput", "fold_name"]
+
+_FOLDED = re.compile(r"[./\\ ]")
+_MOST_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """What an operator reads at one position.
+
+    `producer` is the nearest operator of the dump before it, `None` where there is none:
+    `outside` then says that the graph leads to where values come in, so that nothing in the dump
+    can have made it. `direct` is false when undumped operators lie between.
+    """
+
+    producer: str | None
+    output_index: int = 0
+    direct: bool = True
+    outside: bool = False
+
+
+class GraphIndex:
+    """Look up what operators read, by name.
+
+    Parameters
+    ----------
+    nodes
+        The operators of all graph texts of a scan. Of two graphs that use one name for different
+        things, neither is used for it.
+    """
+
+    def __init__(self, nodes: Iterable[GraphNode]) -> None:
+        self._nodes: dict[str, GraphNode] = {}
+        ambiguous: set[str] = set()
+        for node in nodes:
+            name = fold_name(node.name)
+            known = self._nodes.get(name)
+            if known is None:
+                self._nodes[name] = node
+            elif (known.op_type, known.inputs) != (node.op_type, node.inputs) and not _refines(
+                node, known
+            ):
+                ambiguous.add(name)
+        for name in ambiguous:
+            del self._nodes[name]
+
+    def __bool__(self) -> bool:
+        return bool(self._nodes)
+
+    def inputs_of(self, op_name: str, dumped: Mapping[str, object]) -> list[GraphInput] | None:
+        """What the operator reads, position by position; `None` when the graphs do not know it.
+
+        Parameters
+        ----------
+        op_name
+            Its name in the dump.
+        dumped
+            Folded names (`fold_name`) of the operators in the dump.
+        """
+        node = self._nodes.get(fold_name(op_name))
+        if node is None:
+            return None
+        return [self._trace(name, index, dumped) for name, index in node.inputs]
+
+    def _trace(self, name: str, index: int, dumped: Mapping[str, object]) -> GraphInput:
+        direct = True
+        for _ in range(_MOST_STEPS):
+            folded = fold_name(name)
+            if folded in dumped:
+                return GraphInput(name, index, direct)
+            node = self._nodes.get(folded)
+            if node is None:
+                return GraphInput(None, direct=direct)
+            if not node.inputs:
+                return GraphInput(None, direct=direct, outside=True)
+            if len(node.inputs) > 1:
+                return GraphInput(None, direct=direct)
+            name, index = node.inputs[0]
+            direct = False
+        return GraphInput(None, direct=False)
+
+
+def fold_name(name: str) -> str:
+    """A name as it stands in file names, where dots, slashes and spaces became `_`."""
+    return _FOLDED.sub("_", name)
+
+
+def _refines(node: GraphNode, known: GraphNode) -> bool:
+    """Whether two forms of the same graph tell the same of an operator (one may tell less)."""
+    return node.file != known.file and set(node.inputs) == set(known.inputs)
