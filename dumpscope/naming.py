@@ -45,6 +45,7 @@ _TAIL = (
     rf"((?:\.[^.]*){{0,3}}?)\.)?{_SUFFIX})?"
 )
 
+_USUAL = re.compile(rf"([^.]+)\.([^.]*)\.{_ID}\.{_ID}\.{_TIME}")
 _NAME = re.compile(rf"([^.]+)\.(.*)\.{_ID}\.{_ID}\.{_TIME}{_FFTS}{_TAIL}", re.DOTALL)
 _NAME_WITHOUT_STREAM = re.compile(rf"([^.]+)\.(.*)\.{_ID}\.{_TIME}{_FFTS}{_TAIL}", re.DOTALL)
 _GOLDEN = re.compile(rf"(.+)\.([0-9]{{1,5}})\.{_TIME}\.npy", re.DOTALL)
@@ -85,16 +86,18 @@ def parse_name(name: str) -> DumpName | None:
         dot, `""` for a raw dump; a workspace has the suffix `space.bin`, and its number in `slot`.
         A golden file has no `op_type`.
     """
+    match = _USUAL.fullmatch(name)  # by far the most frequent, and four times as fast
+    if match is not None:
+        op_type, op_name, task, stream, time = match.groups()
+        return DumpName(op_type, op_name, _known(task), _known(stream), int(time))
     match = _NAME.fullmatch(name)
     if match is None:
         return _parse_rare(name)
     op_type, op_name, task, stream, time, context, thread, device, *tail = match.groups()
     if not op_name.strip("0123456789."):
-        other = _parse_kernel(name)
-        if other is not None:
-            return other
-    if tail[3] is None and context is None:  # by far the most frequent
-        return DumpName(op_type, op_name, _known(task), _known(stream), int(time))
+        kernel = _parse_kernel(name)
+        if kernel is not None:
+            return kernel
     return _finish(op_type, op_name, task, stream, time, context, thread, device, tail)
 
 
