@@ -74,7 +74,7 @@ def float_value(name: str, code: int) -> float:
         return math.nan if fraction else sign * math.inf
     if top == "one nan" and code & 0x7F == 0x7F:
         return math.nan
-    hidden = 2**fraction_bits if exponent else 0
+    hidden = 1 << fraction_bits if exponent else 0
     return sign * math.ldexp(hidden + fraction, max(exponent, 1) - bias - fraction_bits)
 
 
@@ -95,8 +95,8 @@ def hifloat8_value(code: int) -> float:
                 exponent = int("1" + exponent_text[1:], 2)
                 exponent = -exponent if exponent_text[0] == "1" else exponent
             fraction = int(fraction_text, 2) / 2 ** len(fraction_text)
-            return sign * 2.0**exponent * (1 + fraction)
-    return sign * 2.0 ** (int(text[5:], 2) - 23)
+            return sign * math.ldexp(1 + fraction, exponent)
+    return sign * math.ldexp(1.0, int(text[5:], 2) - 23)
 
 
 def smallest_normal(name: str) -> float:
