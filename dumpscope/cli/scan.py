@@ -29,22 +29,41 @@ _DEFAULT_JSON_LIMIT = 1000
 @click.option("--format", "output", type=click.Choice(["table", "json"]), default="table")
 @click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Workers (default: one per core).")
-@click.option("--stats", type=click.Choice(["screen", "full"]), default="screen",
-              help="full: mean, deviation, RMS, L2, zeros and subnormals of every tensor.")  # fmt: skip
-@click.option("--fail-on", default="warning", metavar="LEVEL",
-              help="info, warning, error, never, or a verdict: what gives exit status 1.")  # fmt: skip
-@click.option("--max-unreadable", default="0", metavar="N|N%|all",
-              help="How much may be unreadable or unchecked before the status is 3.")  # fmt: skip
-@click.option("--expect", type=click.Choice(["overflow", "model"]),
-              help="What an empty folder means: no overflow (clean), or a failed dump.")  # fmt: skip
+@click.option(
+    "--stats",
+    type=click.Choice(["screen", "full"]),
+    default="screen",
+    help="full: mean, std, RMS, L2, zeros, subnormals of every tensor.",
+)
+@click.option(
+    "--fail-on",
+    default="warning",
+    metavar="LEVEL",
+    help="info, warning, error, never, or a verdict: what gives exit status 1.",
+)
+@click.option(
+    "--max-unreadable",
+    default="0",
+    metavar="N|N%|all",
+    help="How much may be unreadable or unchecked before the status is 3.",
+)
+@click.option(
+    "--expect",
+    type=click.Choice(["overflow", "model"]),
+    help="What an empty folder means: no overflow (clean), or a failed dump.",
+)
 @click.option("--rules", "rules_file", metavar="FILE", help="TOML rules for expected values.")
 @click.option("--reader", metavar="NAME", help="Read every file with this reader.")
 @click.option("--step", "steps", type=int, multiple=True, help="Only this step (repeatable).")
 @click.option("--rank", "ranks", type=int, multiple=True, help="Only this rank or device.")
 @click.option("--op", "op_globs", metavar="GLOB", multiple=True, help="Only operators named so.")
 @click.option("--run", default="all", metavar="latest|all|TIME", help="Only this run.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N",
-              help="Findings to print (table 20, JSON 1000, 0 = all).")  # fmt: skip
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Findings to print (table 20, JSON 1000, 0 = all).",
+)
 @click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
 @click.option("--progress/--no-progress", default=None, help="Force the progress bar on or off.")
 def scan(
