@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
 from dumpscope.errors import CorruptDumpError, TruncatedDumpError
 from dumpscope.source import BLOCK_BYTES, DumpSource
@@ -34,10 +34,11 @@ ZIP_MAGIC = b"PK\x03\x04"
 _END = struct.Struct("<4s4H2IH")
 _LOCATOR = struct.Struct("<4sIQI")
 _END_64 = struct.Struct("<4sQ2H2I4Q")
-_ENTRY = struct.Struct("<4s6H3I5H2I")
+_ENTRY = struct.Struct("<4s4x2H4x3I3H8xI")
 _LOCAL = struct.Struct("<4s5H3I2H")
 _LONGEST_COMMENT = 0xFFFF
 _MAX_DIRECTORY_BYTES = 64 << 20
+_FULL = 0xFFFFFFFF
 _STORED = 0
 _DEFLATED = 8
 _ENCRYPTED = 1
@@ -45,8 +46,7 @@ _BEST_RATIO = 1032
 """Deflate cannot do better, so a larger size is a lie."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One member: `size` bytes, kept as `stored_size` bytes behind the header at `header`."""
 
     name: str
@@ -84,7 +84,7 @@ def read_directory(source: DumpSource) -> dict[str, Member]:
         )
     _, _, _, _, count, length, start, _ = _END.unpack_from(tail, position)
     end = tail_start + position
-    if count == 0xFFFF or 0xFFFFFFFF in (length, start):
+    if count == 0xFFFF or _FULL in (length, start):
         count, length, start, end = _read_end_64(source, end, (count, length, start))
     if start + length > end:
         raise CorruptDumpError(
@@ -133,28 +133,32 @@ def _read_end_64(
 def _parse_directory(directory: bytes, start: int) -> dict[str, Member]:
     members: dict[str, Member] = {}
     position = 0
-    while position + _ENTRY.size <= len(directory):
-        fields = _ENTRY.unpack_from(directory, position)
-        if fields[0] != b"PK\1\2":
+    length = len(directory)
+    while position + _ENTRY.size <= length:
+        (
+            magic, flags, method, crc, stored_size, size,
+            name_length, extra_length, comment_length, header,
+        ) = _ENTRY.unpack_from(directory, position)  # fmt: skip
+        if magic != b"PK\1\2":
             break
-        name_length, extra_length, comment_length = fields[10:13]
         name_start = position + _ENTRY.size
         extra_start = name_start + name_length
         following = extra_start + extra_length + comment_length
-        if following > len(directory):
+        if following > length:
             raise CorruptDumpError(
                 "an entry of the archive's directory is longer than the directory",
                 offset=start + position,
             )
         name = directory[name_start:extra_start].decode("utf-8", "surrogateescape")
-        sizes = (fields[9], fields[8], fields[16])
-        if 0xFFFFFFFF in sizes:
-            sizes = _widen(sizes, directory[extra_start : extra_start + extra_length])
-        _check_entry(name, fields[3], fields[4], sizes, start + position)
-        size, stored_size, header = sizes
-        members.setdefault(
-            name, Member(name, header, stored_size, size, fields[7], fields[4] == _DEFLATED)
-        )
+        if _FULL in (size, stored_size, header):
+            extra = directory[extra_start : extra_start + extra_length]
+            size, stored_size, header = _widen((size, stored_size, header), extra)
+        deflated = method == _DEFLATED
+        largest = stored_size * _BEST_RATIO + 64 if deflated else stored_size
+        if flags & _ENCRYPTED or size > largest or method not in (_STORED, _DEFLATED):
+            _refuse(name, flags, method, size, stored_size, start + position)
+        if name not in members:
+            members[name] = Member(name, header, stored_size, size, crc, deflated)
         position = following
     return members
 
@@ -169,17 +173,17 @@ def _widen(sizes: tuple[int, int, int], extra: bytes) -> tuple[int, int, int]:
             wide = extra[position : position + length]
             values = iter(struct.unpack(f"<{len(wide) // 8}Q", wide[: len(wide) // 8 * 8]))
             size, stored, header = (
-                next(values, value) if value == 0xFFFFFFFF else value for value in sizes
+                next(values, value) if value == _FULL else value for value in sizes
             )
             return size, stored, header
         position += length
     return sizes
 
 
-def _check_entry(
-    name: str, flags: int, method: int, sizes: tuple[int, int, int], offset: int
-) -> None:
-    size, stored_size, _ = sizes
+def _refuse(
+    name: str, flags: int, method: int, size: int, stored_size: int, offset: int
+) -> NoReturn:
+    """Say why a member cannot be read."""
     what = f"the member {name[:80]!a} of the archive"
     if flags & _ENCRYPTED:
         raise CorruptDumpError(f"{what} is encrypted", offset=offset)
@@ -188,13 +192,10 @@ def _check_entry(
             f"{what} is compressed by method {method}: only stored (0) and deflated (8) are read",
             offset=offset,
         )
-    if method == _STORED and size != stored_size:
-        raise CorruptDumpError(f"{what} is stored with two different sizes", offset=offset)
-    if size > stored_size * _BEST_RATIO + 64:
-        raise CorruptDumpError(
-            f"{what} says that {stored_size} bytes become {size}, which deflate cannot do",
-            offset=offset,
-        )
+    raise CorruptDumpError(
+        f"{what} says that {stored_size} bytes become {size}, which cannot be",
+        offset=offset,
+    )
 
 
 def locate(source: DumpSource, member: Member) -> int:
