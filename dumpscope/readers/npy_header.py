@@ -30,7 +30,8 @@ MAGIC = b"\x93NUMPY"
 MAX_DIMS = 32
 """What every supported NumPy takes."""
 
-MAX_ELEMENTS = 1 << 60
+MAX_ELEMENTS = 1 << 56
+"""More than any memory holds, and their bytes still fit into 63 bits."""
 
 _MAX_TEXT_BYTES = 1 << 16
 
