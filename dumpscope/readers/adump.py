@@ -24,7 +24,7 @@ What the writers do with it:
 - Exception dumps describe raw memory (data type 0) and list among the inputs what is no tensor
   (`input_type`: 0-3 are tensors, the rest workspaces, logs, tiling data, stacks and so on).
 - Dims of -1 (stored as 2**64 - 1) are dynamic: the bytes are then checked without a shape.
-- Version 1 files are the message alone, with the bytes inside it (`adump_wire`).
+- Version 1 files are the message alone, with the bytes inside it (`adump_inline`).
 """
 
 from __future__ import annotations

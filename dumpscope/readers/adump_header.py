@@ -10,14 +10,14 @@ import struct
 from dataclasses import dataclass
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
-from dumpscope.readers.adump_schema import Header, parse_header, try_parse
-from dumpscope.readers.adump_wire import (
+from dumpscope.readers.adump_inline import (
     MAX_FIELDS,
     MAX_HEADER_BYTES,
     InlineDump,
     read_inline,
-    walk_fields,
 )
+from dumpscope.readers.adump_schema import Header, parse_header, try_parse
+from dumpscope.readers.adump_wire import walk_fields
 from dumpscope.source import DumpSource
 
 __all__ = [

@@ -16,13 +16,15 @@ generated modules in the same process. Works with protobuf 3.20.3 and later, on 
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Sequence
 from typing import Protocol, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from dumpscope.errors import CorruptDumpError
+from dumpscope.errors import CorruptDumpError, DumpReadError
+from dumpscope.readers.adump_wire import walk_fields
 
 __all__ = [
     "Header",
@@ -171,11 +173,28 @@ def _build() -> _MessageClass:
     return cast("_MessageClass", get_class(descriptor))
 
 
-_parse = _build().FromString
-
 # What runtimes raise for bytes that are no message: the pure Python one lets some of its own
 # errors through, and runs out of stack on nested groups.
 _PARSE_ERRORS = (DecodeError, RecursionError, ValueError, IndexError, TypeError, struct.error)
+
+_parse = _build().FromString
+
+
+def _stops_early() -> bool:
+    """Say whether the runtime takes a 0 for the end of a message (the C++ one of 3.20 does).
+
+    It then warns and returns half a message, where all others refuse the bytes.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            _parse(b"\0\0")
+        except _PARSE_ERRORS:
+            return False
+    return True
+
+
+_STOPS_EARLY = _stops_early()
 
 
 def parse_header(data: bytes) -> Header:
@@ -187,6 +206,8 @@ def parse_header(data: bytes) -> Header:
         The bytes are no such message (without path and offset: the caller knows them).
     """
     try:
+        if _STOPS_EARLY:
+            _check_fields(data)
         return cast("Header", _parse(data))
     except _PARSE_ERRORS as error:
         raise CorruptDumpError(str(error)) from error
@@ -195,6 +216,19 @@ def parse_header(data: bytes) -> Header:
 def try_parse(data: bytes) -> Header | None:
     """Parse a `DumpData`, `None` where the bytes are none."""
     try:
-        return cast("Header", _parse(data))
-    except _PARSE_ERRORS:
+        return parse_header(data)
+    except CorruptDumpError:
         return None
+
+
+def _check_fields(data: bytes) -> None:
+    """Raise CorruptDumpError unless the fields fill the bytes."""
+
+    def read(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    try:
+        for _ in walk_fields(read, 0, len(data)):
+            pass
+    except DumpReadError as error:
+        raise CorruptDumpError(error.message) from error
