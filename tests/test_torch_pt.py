@@ -638,17 +638,8 @@ def test_announced_lengths_allocate_nothing(operations: bytes) -> None:
 def test_containers_that_hold_each_other_are_walked_once(read: Opened) -> None:
     laughs = b"](K\x01e" + b"q\x00"
     for level in range(60):
-        laughs += (
-            b"0]("
-            + b"h"
-            + bytes([level])
-            + b"h"
-            + bytes([level])
-            + b"e"
-            + b"q"
-            + bytes([level + 1])
-        )
-    started = time.monotonic()
+        twice = b"h" + bytes([level])
+        laughs += b"0](" + twice + twice + b"eq" + bytes([level + 1])
     assert read(tb.archive(laughs)) == []
     nested = tb.series(one()) + b"q\x00" + b"h\x00a"  # a list that holds itself
     assert len(executions(read(tb.archive(nested, {"0": float32s(1)})))) == 1

@@ -86,6 +86,7 @@ def _read(source: DumpSource) -> Iterator[Record]:
         yield from views.faults
         views.faults.clear()
     if saved.fault is not None:
+        saved.fault.path = source.file.relative
         yield saved.fault
 
 
