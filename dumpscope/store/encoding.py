@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Union
@@ -34,7 +34,7 @@ __all__ = [
     "AddressColumns",
     "Kind",
     "SqlValue",
-    "collect_outputs",
+    "output_addresses",
     "bindable",
     "decode_tensors",
     "dump_json",
@@ -90,6 +90,10 @@ def _layout_of(code: int) -> struct.Struct:
 _LAYOUTS = {
     code | more: _layout_of(code | more) for code in (0, 1, 3, 5, 7, 8) for more in (0, _OFFSET)
 }
+
+_USUAL_BYTES = _LAYOUTS[_EXTREMES].size
+_USUAL_ADDRESS = struct.Struct("<xIQ16x")
+"""Kind and address of a usual record."""
 
 pack_usual = _LAYOUTS[_EXTREMES].pack
 """Packs 1, kind, address, min and max of floats: what a clean tensor of a screening is."""
@@ -257,44 +261,34 @@ def decode_tensors(
     return tuple(tensors)
 
 
-def collect_outputs(
-    columns: AddressColumns,
-    op_id: int,
-    position: int,
-    lane: int,
-    blob: bytes,
-    kind_at: Callable[[int], Kind],
-) -> None:
-    """Append an operator's outputs that have an address."""
-    start = 0
-    end = len(blob)
-    while start < end:
-        code = blob[start]
-        layout = _LAYOUTS[code]
-        values = layout.unpack_from(blob, start)
-        start += layout.size
-        head, _ = kind_at(values[1])
-        address = values[2]
-        if code & _JSON:
+def output_addresses(
+    blob: bytes, kind_at: Callable[[int], Kind]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield index, address and size in bytes of an operator's outputs that have an address."""
+    if blob[::_USUAL_BYTES].count(_EXTREMES) * _USUAL_BYTES == len(blob):
+        found: Iterable[tuple[int, int]] = _USUAL_ADDRESS.iter_unpack(blob)
+    else:
+        found = _kinds_and_addresses(blob)
+    for kind, address in found:
+        if address:
+            head = kind_at(kind)[0]
             if head[0] == "output":
-                address = load_json(blob[start : start + values[-1]])[0]
-            start += values[-1]
-        if address and head[0] == "output":
-            columns.op_id.append(op_id)
-            columns.index.append(head[1])
-            columns.address.append(address)
-            columns.size_bytes.append(head[8])
-            columns.position.append(position)
-            columns.lane.append(lane)
+                yield head[1], address, head[8]
 
 
-def tensor_kinds(blob: bytes) -> list[int]:
-    """The kinds that an operator's tensors refer to."""
-    kinds = []
+def _kinds_and_addresses(blob: bytes) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(blob):
         layout = _LAYOUTS[blob[start]]
         values = layout.unpack_from(blob, start)
-        start += layout.size + (values[-1] if values[0] & _JSON else 0)
-        kinds.append(values[1])
-    return kinds
+        start += layout.size
+        address = values[2]
+        if values[0] & _JSON:
+            address = load_json(blob[start : start + values[-1]])[0]
+            start += values[-1]
+        yield values[1], address
+
+
+def tensor_kinds(blob: bytes) -> list[int]:
+    """The kinds that an operator's tensors refer to."""
+    return [kind for kind, _ in _kinds_and_addresses(blob)]

@@ -17,7 +17,7 @@ from dumpscope.store.encoding import (
     AddressColumns,
     SqlValue,
     bindable,
-    collect_outputs,
+    output_addresses,
     whole_number,
     whole_text,
 )
@@ -144,7 +144,13 @@ class StoreOps(StoreQuerying):
             rows = connection.execute(statement + conditions.text + _ORDER, conditions.parameters)
             for position, (*memory, op_id, blob) in enumerate(rows):
                 lane = lanes.setdefault(tuple(memory), len(lanes))
-                collect_outputs(columns, op_id, position, lane, blob, kind_at)
+                for index, address, size_bytes in output_addresses(blob, kind_at):
+                    columns.op_id.append(op_id)
+                    columns.index.append(index)
+                    columns.address.append(address)
+                    columns.size_bytes.append(size_bytes)
+                    columns.position.append(position)
+                    columns.lane.append(lane)
                 if op_id in marked:
                     columns.marks[op_id] = (position, lane)
                 if len(columns.op_id) >= _CHUNK:
