@@ -36,7 +36,7 @@ def part_key(op: OpRecord) -> tuple[object, ...]:
     """What all parts of an execution, and its repetitions, have in common."""
     place = op.place
     return (
-        place.source, place.run or "", _number(op.step), _number(op.device),
+        place.source, place.run or "", place.host or "", _number(place.process), _number(op.step), _number(op.device),
         place.model_name or "", _number(place.model_id), op.op_type, fold_name(op.op_name),
         _number(op.task_id), _number(op.stream_id), _number(op.context_id),
         _number(op.thread_id),

@@ -15,14 +15,22 @@ from dumpscope.model import Evidence, OpRecord, TensorSummary
 
 __all__ = ["Dataflow", "KnownInput", "Lane", "Producer", "VirtualInputs", "lane_of", "sequence_key"]
 
-Lane = tuple[int, str, int]
-"""One rank of one run: (source, run, device). Order and edges never cross lanes."""
+Lane = tuple[int, str, str, int, int]
+"""One rank of one run: (source, run, host, process, device). Order never crosses lanes."""
 
 
 def lane_of(op: OpRecord) -> Lane:
     """The rank and run whose clock `op` belongs to."""
-    device = op.device
-    return (op.place.source, op.place.run or "", -1 if device is None else device)
+    place = op.place
+    # A process id tells ranks apart only where nothing better does.
+    process = place.process if place.global_rank is None else None
+    return (
+        place.source,
+        place.run or "",
+        place.host or "",
+        -1 if process is None else process,
+        -1 if op.device is None else op.device,
+    )
 
 
 def sequence_key(op: OpRecord) -> tuple[int, int, int, int, str, int]:

@@ -76,7 +76,7 @@ def rank_findings(
             sequence[0],
             since is not None and since < sequence,
             -1 if op.device is None else op.device,
-            op.place.source,
+            lane_of(op),
             sequence,
         )
 

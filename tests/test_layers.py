@@ -49,8 +49,13 @@ FLOORS = (
         "walk",
     },
     {
+        "addresses",
+        "assembly",
         "dataflow",
+        "expectations",
+        "graphs",
         "hardware",
+        "input_states",
         "inputs",
         "nesting",
         "ranking",

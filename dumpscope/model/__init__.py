@@ -1,0 +1,79 @@
+"""The domain: what a dump consists of, and what dumpscope says about it.
+
+Plain frozen dataclasses and enums. Nothing here reads a file, computes or formats. Every
+number stays a number, and what is not known is `None`.
+"""
+
+from __future__ import annotations
+
+from dumpscope.model.answer import (
+    SEVERITY_OF,
+    Counts,
+    Evidence,
+    Finding,
+    Mode,
+    NumberMode,
+    OverflowFinding,
+    Reason,
+    Scan,
+    ScanOptions,
+    Severity,
+    StatsLevel,
+    Verdict,
+)
+from dumpscope.model.found import (
+    DumpFile,
+    DumpName,
+    Match,
+    Place,
+    Role,
+)
+from dumpscope.model.measured import (
+    BITS_UNKNOWN,
+    FORM_CONVERTED,
+    FORM_RAW,
+    FORM_STATISTICS,
+    FileResult,
+    GraphNode,
+    MaskPattern,
+    OpRecord,
+    OverflowRecord,
+    OverflowUnit,
+    ReadFailure,
+    TensorStats,
+    TensorSummary,
+)
+
+__all__ = [
+    "BITS_UNKNOWN",
+    "FORM_CONVERTED",
+    "FORM_RAW",
+    "FORM_STATISTICS",
+    "SEVERITY_OF",
+    "Counts",
+    "DumpFile",
+    "DumpName",
+    "Evidence",
+    "FileResult",
+    "Finding",
+    "GraphNode",
+    "MaskPattern",
+    "Match",
+    "Mode",
+    "NumberMode",
+    "OpRecord",
+    "OverflowFinding",
+    "OverflowRecord",
+    "OverflowUnit",
+    "Place",
+    "ReadFailure",
+    "Reason",
+    "Role",
+    "Scan",
+    "ScanOptions",
+    "Severity",
+    "StatsLevel",
+    "TensorStats",
+    "TensorSummary",
+    "Verdict",
+]

@@ -1,0 +1,89 @@
+"""Where a dump file lies, what its name says, and how sure a reader is of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal
+
+__all__ = ["DumpFile", "DumpName", "Match", "Place", "Role"]
+
+Role = Literal["input", "output"]
+
+
+class Match(IntEnum):
+    """How sure a reader is that a file is its own. The highest match reads the file."""
+
+    NONE = 0
+    NAME = 1
+    CONTENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DumpName:
+    """The fields of a dump file's name (naming.py parses it).
+
+    `timestamp` is the number as written (its unit follows from its number of digits).
+    A task or stream id of 65535 is unknown and becomes `None`.
+    `role`, `slot`, `layout`, `dtype` and `shape` are set for files of one tensor.
+    """
+
+    op_type: str
+    op_name: str
+    task_id: int | None = None
+    stream_id: int | None = None
+    timestamp: int | None = None
+    context_id: int | None = None
+    thread_id: int | None = None
+    device_id: int | None = None
+    role: Role | None = None
+    slot: int | None = None
+    layout: str | None = None
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the folders around a file say. One object for all files of a folder.
+
+    `source` numbers the PATH argument below which the file lies: equal device numbers below
+    different paths are different devices. `run` is the {time} folder (14 digits) or `None`.
+    `process` is the pid that a folder names (msprobe's proc{pid}, ATB): without a rank, two
+    processes are two devices.
+    """
+
+    source: int = 0
+    run: str | None = None
+    step: int | None = None
+    device_id: int | None = None
+    global_rank: int | None = None
+    host: str | None = None
+    model_name: str | None = None
+    model_id: int | None = None
+    process: int | None = None
+
+    @property
+    def device(self) -> int | None:
+        """The global rank where the layout names one, else the device id."""
+        return self.device_id if self.global_rank is None else self.global_rank
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """One regular file that the walk found.
+
+    `path` opens it (surrogateescape for names that are not UTF-8), `relative` is the path below
+    the scan's root with `/` between the parts, `name` is the real name out of mapping.csv where
+    the name on disk is a hash, else the name on disk.
+    """
+
+    path: str
+    relative: str
+    name: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    place: Place = field(default_factory=Place)
