@@ -52,6 +52,13 @@ def test_float64_beyond_the_square_root_of_its_range() -> None:
     assert stats.rms == pytest.approx(1e300 * math.sqrt(2 / 3), rel=1e-12)
     assert stats.std == pytest.approx(1e300 * math.sqrt(2 / 3), rel=1e-12)
     assert stats.mean == pytest.approx(0.0, abs=1e287)
+    tiny = np.repeat([0.0, 1e-300, 0.0], 70_000)
+    stats = measure(
+        StreamedBytes(tiny.tobytes()), dtype_named("float64"), plain(tiny.shape), level="full"
+    ).stats
+    assert stats.rms == pytest.approx(1e-300 / math.sqrt(3), rel=1e-12)
+    assert stats.mean == pytest.approx(1e-300 / 3, rel=1e-12)
+    assert stats.std == pytest.approx(1e-300 * math.sqrt(2) / 3, rel=1e-12)
     tiny = np.full(10_000, 1e-300)
     stats = measure(
         StreamedBytes(tiny.tobytes()), dtype_named("float64"), plain(tiny.shape), level="full"

@@ -88,6 +88,20 @@ def test_the_share_that_is_near_the_limit(name: str, share: float) -> None:
         assert stats.saturated == 0
 
 
+@pytest.mark.parametrize("share", [0.9, 1.0, 2.0])
+def test_the_limit_counts_whatever_is_near_it(share: float) -> None:
+    values = np.array([448, 1, -448], np.float64).astype(ml_dtypes.float8_e4m3fn)
+    for level in ("screen", "full"):
+        stats = measure(
+            StreamedBytes(values.tobytes()),
+            dtype_named("float8_e4m3fn"),
+            plain((3,)),
+            level=level,
+            near_limit_share=share,
+        ).stats
+        assert (stats.saturated, stats.saturated_negative, stats.near_limit) == (2, 1, 0)
+
+
 def test_the_limit_is_no_finding_of_quantised_types() -> None:
     values = np.array([448, -448, 1, 447], np.float64).astype(ml_dtypes.float8_e4m3fn)
     measured = measure(StreamedBytes(values.tobytes()), dtype_named("float8_e4m3fn"), plain((4,)))
