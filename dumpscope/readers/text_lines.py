@@ -30,36 +30,31 @@ class TextLine(NamedTuple):
 
 
 def stream_lines(source: DumpSource, limit_bytes: int = MAX_LINE_BYTES) -> Iterator[TextLine]:
-    """Yield the lines of a file; bytes that are not UTF-8 become lone surrogates."""
+    """Yield the lines of a file that are not empty.
+
+    Bytes that are not UTF-8 become lone surrogates.
+    """
     start = 0
-    kept = bytearray()
-    cut = False
-    position = 0
+    rest = b""
+    dropped = 0
     for block in source.blocks(0, source.size):
-        content = bytes(block)
-        begin = 0
-        while True:
-            end = content.find(b"\n", begin)
-            piece = content[begin : end if end >= 0 else len(content)]
-            room = limit_bytes - len(kept)
-            kept += piece[:room]
-            cut = cut or len(piece) > room
-            if end < 0:
-                break
-            yield _line(start, kept, True, cut)
-            begin = end + 1
-            start = position + begin
-            kept.clear()
-            cut = False
-        position += len(content)
-    if position > start:
-        yield _line(start, kept, False, cut)
+        pieces = (rest + bytes(block)).split(b"\n")
+        rest = pieces.pop()
+        for piece in pieces:
+            if piece:
+                yield _line(start, piece[:limit_bytes], True, dropped or len(piece) > limit_bytes)
+            start += len(piece) + dropped + 1
+            dropped = 0
+        if len(rest) > limit_bytes:
+            dropped += len(rest) - limit_bytes
+            rest = rest[:limit_bytes]
+    if rest:
+        yield _line(start, rest, False, dropped)
 
 
-def _line(start: int, kept: bytearray, ended: bool, cut: bool) -> TextLine:
-    raw = bytes(kept)
+def _line(start: int, raw: bytes, ended: bool, cut: int) -> TextLine:
     if start == 0 and raw.startswith(_UTF8_MARK):
         raw = raw[len(_UTF8_MARK) :]
     if raw.endswith(b"\r"):
         raw = raw[:-1]
-    return TextLine(start, raw.decode("utf-8", "surrogateescape"), ended, cut)
+    return TextLine(start, raw.decode("utf-8", "surrogateescape"), ended, bool(cut))
