@@ -30,6 +30,7 @@ What the writers do with it:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
@@ -57,7 +58,7 @@ from dumpscope.readers.adump_plan import (
     say_why_opaque,
 )
 from dumpscope.readers.adump_schema import Header, HeaderInput, HeaderOutput
-from dumpscope.readers.adump_slices import slice_shape
+from dumpscope.readers.adump_slices import ThreadSlices, read_slices
 from dumpscope.readers.protocol import Execution, FileSlice, Record, TensorRecord
 from dumpscope.source import DumpSource
 
@@ -153,7 +154,7 @@ class _Body:
         if not missing:
             return
         unaddressed = sum(entry.size for entry in self.entries if not entry.address)
-        if missing == unaddressed and self._has_addresses():
+        if missing == unaddressed and self.has_addresses:
             self.skips_unaddressed = True
             return
         fitting = find_fitting_length(self.source, body - 8, missing)
@@ -213,16 +214,18 @@ class _Body:
         record.size_bytes = min(size, MAX_NUMBER)
         record.address = address if address <= MAX_NUMBER else 0
         record.offset = bounded(entry.offset)
+        if geometry.notes:
+            record.notes = geometry.notes
         self.tensors.append(record)
         if 0 < needed <= present:  # as it should be, and by far the most frequent
             record.data = FileSlice(self.source, start, needed)
             if needed < present:
-                record.notes = (f"surplus_bytes:{present - needed}",)
+                record.notes += (f"surplus_bytes:{present - needed}",)
         elif size:
             self._take_unusual(record, dtype, needed, size, start, present)
         elif 0 in shape:
             pass  # an empty tensor: nothing to check
-        elif role == "input" or not shape or (not address and self._has_addresses()):
+        elif role == "input" or not shape or (not address and self.has_addresses):
             record.dumped = False
         else:
             record.unchecked = "truncated"
@@ -230,9 +233,15 @@ class _Body:
                 self._report_short(record, dtype, needed, 0, start)
                 record.missing_bytes = bounded(needed)
 
-    def _has_addresses(self) -> bool:
-        """Say whether the writer recorded addresses, so that one of 0 means something."""
+    @cached_property
+    def has_addresses(self) -> bool:
+        """Whether the writer recorded addresses, so that one of 0 means something."""
         return any(entry.address for entry in self.entries)
+
+    @cached_property
+    def slices(self) -> ThreadSlices:
+        """The slices of an FFTS+ operator, none where the attributes list none."""
+        return read_slices(self.dump.header, self.name)
 
     def _take_unusual(
         self, record: TensorRecord, dtype: Dtype, needed: int, size: int, start: int, present: int
@@ -247,20 +256,20 @@ class _Body:
             record.missing_bytes = bounded(size - present)
         elif needed == 0:
             nbytes = 0
-            record.notes = (f"surplus_bytes:{present}",)
+            record.notes += (f"surplus_bytes:{present}",)
         else:
             if needed > size:
-                shape = slice_shape(self.dump.header, record.role, record.index, self.name)
+                shape = self.slices.shape_of(record.role, record.index)
                 asked = 0 if shape is None else dtype.nbytes(prod(shape))
                 if shape is not None and 0 < asked <= size:
                     record.geometry = plain(shape, record.geometry.layout)
-                    record.notes = ("slice_of_thread",)
+                    record.notes += ("slice_of_thread",)
                     needed = asked
                 else:
                     self._report_short(record, dtype, needed, size, start)
             elif needed == UNKNOWN_SIZE:
                 needed = size
-                record.notes = ("shape_unknown",)
+                record.notes += ("shape_unknown",)
             nbytes = min(needed, present)
             if nbytes < needed:
                 record.missing_bytes = bounded(needed - nbytes)
