@@ -1,0 +1,304 @@
+"""Whole scans of small trees: the same answer whatever the way, and nothing touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders import Tensor, dump_file
+from dumpscope.errors import OptionsError, StoreError
+from dumpscope.model import DumpFile, FileResult, Scan, ScanOptions
+from dumpscope.scan import Progress, Worker, load_scan, scan, scan_into
+from dumpscope.store import Store
+
+FINITE = b"\x00\x3c" * 32
+INFINITE = b"\x00\x7c" * 32
+
+
+def write_op(
+    root: Path, op_type: str, at: int, inputs: list[bytes], outputs: list[bytes], **more: int
+) -> Path:
+    """Write one float16 execution into `root`/20260101000000/{device}/net/1/{step}."""
+    folder = (
+        root / "20260101000000" / str(more.get("device", 0)) / "net/1" / str(more.get("step", 0))
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{op_type}.net_{op_type}.{at}.1.{1767225600000000 + at}"
+
+    def tensor(raw: bytes) -> Tensor:
+        return Tensor(raw, shape=(4, 8))
+
+    path.write_bytes(
+        dump_file(
+            [tensor(raw) for raw in inputs],
+            [tensor(raw) for raw in outputs],
+            op_name=f"net/{op_type}",
+        )
+    )
+    return path
+
+
+def essence(answer: Scan) -> Scan:
+    """An answer without what differs from one scan to the next."""
+    return replace(
+        answer,
+        scan_id="",
+        started_at="",
+        duration_s=0.0,
+        options=ScanOptions(),
+        findings=tuple(
+            replace(f, op=replace(f.op, op_id=0), caused_by=None) for f in answer.findings
+        ),
+        expected=tuple(
+            replace(f, op=replace(f.op, op_id=0), caused_by=None) for f in answer.expected
+        ),
+        overflow_records=tuple(replace(r, record_id=0) for r in answer.overflow_records),
+        record_rank={},
+    )
+
+
+@pytest.fixture
+def sample(fixture_dir: Path) -> Path:
+    return fixture_dir / "sample_dump"
+
+
+def snapshot(root: Path) -> dict[str, tuple[bytes | None, int, int]]:
+    found = {}
+    for path in [root, *sorted(root.rglob("*"))]:
+        status = path.stat()
+        content = path.read_bytes() if path.is_file() else None
+        found[str(path)] = (content, status.st_mtime_ns, status.st_mode)
+    return found
+
+
+def test_the_tree_is_left_byte_for_byte_as_it_was(sample: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "dump"
+    shutil.copytree(sample, copy)
+    before = snapshot(copy)
+    assert scan(copy).exit_status == 1
+    assert snapshot(copy) == before
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_any_number_of_jobs_gives_the_same_answer(sample: Path, jobs: int) -> None:
+    alone = scan(sample, ScanOptions(jobs=1))
+    assert essence(scan(sample, ScanOptions(jobs=jobs))) == essence(alone)
+    assert alone.findings
+
+
+def test_full_statistics_change_no_verdict(sample: Path) -> None:
+    screened = scan(sample)
+    full = scan(sample, ScanOptions(stats="full"))
+    assert [(f.rank, f.verdict, f.op.file) for f in full.findings] == [
+        (f.rank, f.verdict, f.op.file) for f in screened.findings
+    ]
+
+
+def test_an_unchanged_tree_is_not_read_again(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(tmp_path / "scans.db") as store:
+        first = scan(sample, store=store)
+
+        def refuse(self: Worker, files: list[DumpFile]) -> list[FileResult]:
+            raise AssertionError(f"read again: {files[0].relative}")
+
+        monkeypatch.setattr(Worker, "__call__", refuse)
+        second = scan(sample, store=store)
+    assert essence(second) == essence(first)
+    assert second.scan_id != first.scan_id
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = write_op(tmp_path / "dump", "Add", 1, [FINITE], [FINITE])
+    with Store.open(tmp_path / "scans.db") as store:
+        assert scan(tmp_path / "dump", store=store).exit_status == 0
+        path.write_bytes(path.read_bytes().replace(FINITE + FINITE, FINITE + INFINITE))
+        assert scan(tmp_path / "dump", store=store).findings[0].verdict.value == "origin"
+
+
+def test_an_interrupted_scan_leaves_what_it_read(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dumpscope.executors.BATCH_FILES", 10)
+    seen = []
+
+    def stop(progress: Progress) -> None:
+        seen.append(progress.files)
+        if progress.files >= 10:
+            raise KeyboardInterrupt
+
+    with Store.open(tmp_path / "scans.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            scan_into(store, sample, ScanOptions(jobs=1), progress=stop)
+        unfinished = store.latest()
+        assert unfinished is not None
+        assert unfinished.state == "interrupted"
+        assert not load_scan(store, unfinished.scan_id).complete
+        whole = scan(sample, store=store)
+    assert essence(whole) == essence(scan(sample))
+
+
+def test_load_scan_gives_the_same_answer_again(sample: Path, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "scans.db") as store:
+        first = scan(sample, store=store)
+        assert load_scan(store) == replace(first, duration_s=load_scan(store).duration_s)
+        with pytest.raises(StoreError):
+            load_scan(store, "no-such-scan")
+
+
+def test_an_empty_store_says_so(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "scans.db") as store, pytest.raises(StoreError, match="no scan yet"):
+        load_scan(store)
+
+
+@pytest.mark.parametrize(
+    ("expect", "status", "complete"), [(None, 3, False), ("model", 3, False), ("overflow", 0, True)]
+)
+def test_what_an_empty_folder_means(
+    tmp_path: Path, expect: str | None, status: int, complete: bool
+) -> None:
+    answer = scan(tmp_path, ScanOptions(expect=expect))  # type: ignore[arg-type]
+    assert (answer.exit_status, answer.complete) == (status, complete)
+
+
+def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError):
+        scan(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "status"),
+    [
+        ("info", 1), ("warning", 1), ("error", 1), ("never", 0), ("origin", 0),
+        ("saturated_origin", 0), ("bad_input", 1), ("propagated", 1),
+    ],
+)  # fmt: skip
+def test_fail_on_decides_what_an_offender_is(tmp_path: Path, fail_on: str, status: int) -> None:
+    write_op(tmp_path, "Exp", 1, [INFINITE], [INFINITE])
+    answer = scan(tmp_path, ScanOptions(fail_on=fail_on))
+    assert [f.verdict.value for f in answer.findings] == ["bad_input"]
+    assert answer.exit_status == status
+
+
+def test_fail_on_tells_severities_apart(tmp_path: Path) -> None:
+    write_op(tmp_path, "Add", 1, [FINITE], [INFINITE], step=0)
+    write_op(tmp_path, "Less", 2, [INFINITE], [FINITE], step=0)
+    only = ScanOptions(op_globs=("Less",))
+    assert [f.verdict.value for f in scan(tmp_path, only).findings] == ["swallowed"]
+    assert scan(tmp_path, replace(only, fail_on="warning")).exit_status == 1
+    assert scan(tmp_path, replace(only, fail_on="error")).exit_status == 0
+
+
+@pytest.mark.parametrize(
+    ("tolerated", "status"), [("0", 3), ("1", 0), ("all", 0), ("24%", 3), ("25%", 0), ("100%", 0)]
+)
+def test_max_unreadable_counts_files_and_tensors(
+    tmp_path: Path, tolerated: str, status: int
+) -> None:
+    write_op(tmp_path, "Add", 1, [FINITE, FINITE], [FINITE])
+    write_op(tmp_path, "Cut", 2, [FINITE], [FINITE]).write_bytes(b"")
+    answer = scan(tmp_path, ScanOptions(max_unreadable=tolerated))
+    assert answer.exit_status == status
+    assert not answer.complete
+    assert answer.counts.read_failures == 1
+
+
+def test_offenders_beside_unreadable_files_are_1_and_incomplete(tmp_path: Path) -> None:
+    write_op(tmp_path, "Add", 1, [FINITE], [INFINITE])
+    write_op(tmp_path, "Cut", 2, [FINITE], [FINITE]).write_bytes(b"")
+    answer = scan(tmp_path)
+    assert (answer.exit_status, answer.complete) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "options", [ScanOptions(fail_on="sometimes"), ScanOptions(max_unreadable="101%"),
+                ScanOptions(max_unreadable="-1"), ScanOptions(run="20250101000000")]
+)  # fmt: skip
+def test_options_without_meaning_are_refused(tmp_path: Path, options: ScanOptions) -> None:
+    write_op(tmp_path, "Add", 1, [FINITE], [INFINITE])
+    with pytest.raises(OptionsError):
+        scan(tmp_path, options)
+
+
+def test_filters_keep_step_rank_and_name(tmp_path: Path) -> None:
+    for device in (0, 1):
+        for step in (0, 1):
+            write_op(tmp_path, "Add", 1, [FINITE], [INFINITE], device=device, step=step)
+    assert scan(tmp_path).counts.findings == 4
+    only = scan(tmp_path, ScanOptions(steps=(1,), ranks=(0,)))
+    assert [(f.op.step, f.op.device, f.rank) for f in only.findings] == [(1, 0, 1)]
+    assert scan(tmp_path, ScanOptions(op_globs=("Mul*",))).findings == ()
+
+
+def test_inputs_and_outputs_of_a_communication_operator_are_one_execution(tmp_path: Path) -> None:
+    write_op(tmp_path, "HcomAllReduce", 1, [FINITE], [])
+    outputs = (
+        tmp_path / "20260101000000/0/net/1/0/HcomAllReduce.net_HcomAllReduce.1.1.1767225600000009"
+    )
+    outputs.write_bytes(
+        dump_file([], [Tensor(INFINITE, shape=(4, 8))], op_name="net/HcomAllReduce")
+    )
+    answer = scan(tmp_path)
+    assert (answer.counts.files, answer.counts.ops, answer.counts.tensors) == (2, 1, 2)
+    (finding,) = answer.findings
+    assert [t.role for t in finding.op.tensors] == ["input", "output"]
+    assert finding.op.file.endswith("1767225600000009")
+    # The other ranks of its group are not in the dump.
+    assert finding.verdict.value == "received"
+
+
+def test_addresses_name_the_producer_across_a_gap(tmp_path: Path) -> None:
+    # Equal bytes cannot tell: the consumer reads a part of what the producer wrote.
+    folder = tmp_path / "20260101000000/0/net/1/0"
+    folder.mkdir(parents=True)
+
+    def put(name: str, at: int, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        (folder / f"{name}.net_{name}.{at}.1.{1767225600000000 + at}").write_bytes(
+            dump_file(inputs, outputs, op_name=f"net/{name}")
+        )
+
+    def at(address: int, raw: bytes) -> Tensor:
+        return Tensor(raw, shape=(len(raw) // 2,), address=address)
+
+    put("Origin", 1, [at(0x1000, FINITE)], [at(0x2000, FINITE + INFINITE)])
+    put("Part", 2, [at(0x2040, INFINITE)], [at(0x3000, INFINITE)])
+    put("Other", 3, [at(0x9000, INFINITE[:-2] + b"\x00\x3c")], [at(0xA000, FINITE)])
+    answer = scan(tmp_path)
+    told = {f.op.op_type: (f.verdict.value, f.evidence[0]) for f in answer.findings}
+    assert told == {
+        "Origin": ("origin", "own_inputs"),
+        "Part": ("propagated", "address"),
+        # Its address meets no output of the dump, so order must not blame the origin.
+        "Other": ("bad_input", "own_inputs"),
+    }
+
+
+def test_a_graph_tells_what_outputs_alone_do_not(tmp_path: Path) -> None:
+    write_op(tmp_path, "Bad", 1, [], [INFINITE])
+    write_op(tmp_path, "Clean", 2, [], [FINITE])
+    write_op(tmp_path, "After", 3, [], [INFINITE])
+    write_op(tmp_path, "Fresh", 4, [], [INFINITE])
+    (tmp_path / "ge_proto_00000001_graph_0_Build.txt").write_text(
+        'graph {\n  name: "g"\n'
+        '  op {\n    name: "net/Bad"\n    type: "Bad"\n    input: "net/Clean:0"\n  }\n'
+        '  op {\n    name: "net/Clean"\n    type: "Clean"\n    input: "data:0"\n  }\n'
+        '  op {\n    name: "net/After"\n    type: "After"\n    input: "net/Bad:0"\n  }\n'
+        '  op {\n    name: "net/Fresh"\n    type: "Fresh"\n    input: "net/Clean:0"\n  }\n'
+        "}\n"
+    )
+    answer = scan(tmp_path)
+    told = {f.op.op_type: (f.verdict.value, f.evidence[0]) for f in answer.findings}
+    assert told["After"] == ("propagated", "graph")
+    assert told["Fresh"] == ("origin", "graph")
+
+
+def test_names_that_are_not_utf8_survive(tmp_path: Path) -> None:
+    path = write_op(tmp_path, "Add", 1, [FINITE], [INFINITE])
+    os.rename(os.fsencode(path), os.fsencode(path.parent) + b"/Add.n\xff\xfe.1.1.1767225600000001")
+    answer = scan(tmp_path)
+    assert os.fsencode(answer.findings[0].op.file).endswith(b"/Add.n\xff\xfe.1.1.1767225600000001")
