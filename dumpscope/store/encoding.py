@@ -154,7 +154,7 @@ def dump_json(value: object) -> bytes:
 
 def load_json(content: bytes) -> Any:
     """Undo `dump_json`; tuples come back as lists."""
-    return json.loads(content.decode("utf-8", "surrogatepass"))
+    return json.loads(str(content, "utf-8", "surrogatepass"))
 
 
 # --- tensors ----------------------------------------------------------------------------------

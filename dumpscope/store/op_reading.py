@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from dumpscope.model import OpRecord, TensorSummary
@@ -46,7 +46,7 @@ _WHOLE = f"{OP_COLUMNS}, o.tensors"
 class StoreOps(StoreQuerying):
     """The part of `Store` that yields operators."""
 
-    _table_numbers = itertools.count()
+    _questions = itertools.count()
 
     def notable_ops(
         self, scan_id: str, selection: Selection | None = None
@@ -186,30 +186,38 @@ class StoreOps(StoreQuerying):
         places = self._places()
         kind_at = KindReader(self._connection)
         conditions = self._op_conditions(number, selection)
-        with self._read() as connection, ExitStack() as tables:
+        with self._read() as connection, ExitStack() as kept:
             for column, values in wanted:
-                table = tables.enter_context(self._table_of(values))
-                conditions.text += f" AND {column} IN (SELECT value FROM {table})"
+                question = kept.enter_context(self._kept(values))
+                conditions.text += (
+                    f" AND {column} IN (SELECT value FROM temp.wanted WHERE question = {question})"
+                )
             rows = connection.execute(statement + conditions.text + order, conditions.parameters)
-            tables.callback(rows.close)
+            kept.callback(_quietly, rows.close)
             for row in rows:
                 yield make_op(row, places, kind_at)
 
     @contextmanager
-    def _table_of(self, values: Iterable[SqlValue]) -> Iterator[str]:
-        """Put values into a table that only this connection sees, for a while."""
+    def _kept(self, values: Iterable[SqlValue]) -> Iterator[int]:
+        """Put values where a question can use them, for as long as it lasts. Yields its number."""
         connection = self._connection
-        name = f"wanted_{next(self._table_numbers)}"
-        connection.execute(f"CREATE TEMP TABLE {name}(value PRIMARY KEY) WITHOUT ROWID")
+        question = next(self._questions)
+        connection.execute(
+            "CREATE TEMP TABLE IF NOT EXISTS wanted"
+            "(question, value, PRIMARY KEY(question, value)) WITHOUT ROWID"
+        )
         try:
             connection.execute("SAVEPOINT wanted")
             connection.executemany(
-                f"INSERT INTO {name} VALUES(?)",
-                ((value,) for value in values),
+                "INSERT INTO temp.wanted VALUES(?,?)", ((question, value) for value in values)
             )
             connection.execute("RELEASE wanted")
-            yield name
+            yield question
         finally:
-            # Whoever stops in the middle may have closed the store before.
-            with suppress(sqlite3.ProgrammingError):
-                connection.execute(f"DROP TABLE {name}")
+            _quietly(connection.execute, "DELETE FROM temp.wanted WHERE question = ?", (question,))
+
+
+def _quietly(call: Callable[..., object], *arguments: object) -> None:
+    """Tidy up. Whoever leaves a question in the middle may have closed the store before."""
+    with suppress(sqlite3.ProgrammingError):
+        call(*arguments)

@@ -91,10 +91,10 @@ def _sentence(error: sqlite3.Error) -> str:
         return "the file is not a store (no SQLite file); choose another one with --store FILE"
     if "malformed" in text or "corrupt" in text:
         return "the store is damaged; move it away and scan again"
-    if "full" in text:
+    if "full" in text or "I/O" in text:
         return (
-            "the disk is full; what was committed is kept: make room and go on with "
-            "`dumpscope scan --resume`"
+            f"the disk is full or faulty ({text}); what was committed is kept: make room and go "
+            "on with `dumpscope scan --resume`"
         )
     if "no such table" in text or "no such column" in text:
         return f"the store is damaged ({text}); move it away and scan again"
@@ -102,29 +102,28 @@ def _sentence(error: sqlite3.Error) -> str:
 
 
 def _connect(name: str, mode: str, busy_s: float, vfs: str | None) -> sqlite3.Connection:
+    """Connect to a file, which SQLite opens at the first statement."""
     place = quote(os.path.abspath(os.fsencode(name)))
     uri = f"file:{place}?mode={mode}" + (f"&vfs={vfs}" if vfs else "")
-    connection = sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None)
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    return connection
+    return sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None)
 
 
 def _connect_to_read(name: str, busy_s: float, vfs: str | None) -> sqlite3.Connection:
-    connection = _connect(name, "ro", busy_s, vfs)
     try:
-        _check_version(connection, name)
-        return connection
+        return _connect_and_check(name, "ro", busy_s, vfs)
     except sqlite3.OperationalError as error:
-        connection.close()
         # A store in WAL mode needs a file beside it, which read-only media do not let be made.
         # Without a log beside it nothing is missing from the file itself.
         log = f"{name}-wal"
         if "unable to open" not in str(error) or (os.path.exists(log) and os.path.getsize(log)):
             raise
-    except BaseException:
-        connection.close()
-        raise
-    connection = _connect(name, "ro&immutable=1", busy_s, vfs)
+    return _connect_and_check(name, "ro&immutable=1", busy_s, vfs)
+
+
+def _connect_and_check(
+    name: str, mode: str, busy_s: float, vfs: str | None
+) -> sqlite3.Connection:
+    connection = _connect(name, mode, busy_s, vfs)
     try:
         _check_version(connection, name)
     except BaseException:
@@ -150,6 +149,7 @@ def _check_version(connection: sqlite3.Connection, name: str) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, busy_s: float) -> str:
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     if not is_empty(connection) or user_version(connection):
         _check_version(connection, name)
     journal = _set_journal(connection, name, busy_s)

@@ -154,7 +154,7 @@ def select_ops(columns: str, mark: str | None = None) -> str:
         )
         condition = f" AND o.{mark}"
     return (
-        f"SELECT {columns} FROM {source} CROSS JOIN places p ON p.place_id = o.place_id"
+        f"SELECT {columns} FROM {source} LEFT JOIN places p ON p.place_id = o.place_id"
         f" WHERE l.scan_no = :scan{condition}"
     )
 

@@ -48,7 +48,7 @@ class StoreReading(StoreOps):
                 " r.units, f.relative FROM overflow r"
                 " CROSS JOIN scan_files l ON l.scan_no = :scan AND l.file_id = r.file_id"
                 " CROSS JOIN files f ON f.file_id = r.file_id"
-                f" CROSS JOIN places p ON p.place_id = r.place_id WHERE 1{conditions.text}"
+                f" LEFT JOIN places p ON p.place_id = r.place_id WHERE 1{conditions.text}"
                 " ORDER BY p.source, p.run, p.step, p.device, r.start_ns, f.relative, r.record_id",
                 conditions.parameters,
             ):
