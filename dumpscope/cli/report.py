@@ -1,0 +1,175 @@
+"""`dumpscope report`: write a stored scan as files.
+
+The options that name a report come from the installed reporters, so that a plugin's report is
+asked for as the built-in ones are.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dumpscope.reporters.registry import load_reporters
+
+if TYPE_CHECKING:
+    from dumpscope.model import Scan
+    from dumpscope.reporters.protocol import Reporter
+    from dumpscope.reporters.registry import ReporterRegistry
+
+__all__ = ["make_report_command", "report"]
+
+_DEFAULT_TABLE_LIMIT = 20
+_PREFIX = "report_as_"
+
+_EPILOG = (
+    "Example: dumpscope report --xlsx --csv=offenders.csv --json=-; every PATH is optional, "
+    "- is stdout. Exit status 0 when everything asked for was written."
+)
+
+
+def make_report_command(registry: ReporterRegistry | None = None) -> click.Command:
+    """Build the command with one option per reporter.
+
+    `registry` holds the reporters to offer instead of the installed ones.
+    """
+    found = load_reporters() if registry is None else registry
+    options: list[click.Parameter] = [_report_option(reporter) for reporter in found.reporters]
+    options += [
+        click.Option(["--scan", "scan_id"], metavar="ID", help="Which scan (default: the newest)."),
+        click.Option(["--store", "store_file"], metavar="FILE", help="Where results are kept."),
+        click.Option(["--force"], is_flag=True, help="Overwrite files that exist."),
+        click.Option(
+            ["--limit"],
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Findings to list (table 20, JSON 1000, others all; 0 = all).",
+        ),
+        click.Option(["--step", "steps"], type=int, multiple=True, help="Only this step."),
+        click.Option(["--rank", "ranks"], type=int, multiple=True, help="Only this rank."),
+        click.Option(
+            ["--op", "op_globs"], metavar="GLOB", multiple=True, help="Only operators named so."
+        ),
+        click.Option(["--run"], metavar="latest|all|TIME", help="Only this run."),
+        click.Option(["--lang"], type=click.Choice(["en", "zh"]), help="Language of sentences."),
+    ]
+
+    def _run(**values: Any) -> None:
+        _report(found, values)
+
+    return click.Command(
+        "report",
+        callback=_run,
+        params=options,
+        epilog=_EPILOG,
+        help="Write the newest scan as files to send around; without a report option, print it.",
+    )
+
+
+def _report_option(reporter: Reporter) -> click.Option:
+    """Make an option whose value may be left out: `--csv`, `--csv=PATH`, `--csv PATH`."""
+    default = f"dumpscope-report.{reporter.suffix}"
+    return click.Option(
+        [reporter.option, _PREFIX + reporter.name.replace("-", "_")],
+        is_flag=False,
+        flag_value=default,
+        default=None,
+        type=str,
+        metavar="[PATH]",
+        help=f"Write {default}, or PATH.",
+    )
+
+
+def _report(registry: ReporterRegistry, values: dict[str, Any]) -> None:
+    from dumpscope.reporters.delivery import check_target, deliver
+
+    for plugin in registry.broken:
+        click.echo(
+            f"dumpscope: the reporter {plugin.name!r} is left out: {plugin.reason}", err=True
+        )
+    asked = _asked_reports(registry, values)
+    for _, path in asked:
+        check_target(path, force=values["force"])
+    scan = _load(values)
+    if not asked:
+        _print_table(scan, values["limit"], values["lang"])
+    for reporter, path in asked:
+        deliver(
+            reporter,
+            scan,
+            path,
+            limit=values["limit"],
+            lang=_language(reporter, values["lang"]),
+            force=values["force"],
+        )
+        if path != "-":
+            click.echo(f"dumpscope: wrote {_shown(path)}", err=True)
+
+
+def _asked_reports(
+    registry: ReporterRegistry, values: dict[str, Any]
+) -> list[tuple[Reporter, str]]:
+    """Return what is to be written, and where.
+
+    Raises `click.UsageError` for an empty path and for two reports to one place.
+    """
+    asked: list[tuple[Reporter, str]] = []
+    taken: dict[str, str] = {}
+    for reporter in registry.reporters:
+        path = values[_PREFIX + reporter.name.replace("-", "_")]
+        if path is None:
+            continue
+        if not path:
+            raise click.UsageError(f"{reporter.option}: expected a path, found an empty one")
+        place = path if path == "-" else os.path.realpath(path)
+        if place in taken:
+            where = "stdout" if path == "-" else _shown(path)
+            raise click.UsageError(
+                f"{taken[place]} and {reporter.option} both go to {where}; give one another PATH"
+            )
+        taken[place] = reporter.option
+        asked.append((reporter, path))
+    return asked
+
+
+def _load(values: dict[str, Any]) -> Scan:
+    """Load the scan, with what it was asked for and the filters of this call."""
+    from dumpscope.scan import load_scan
+    from dumpscope.store import Store, existing_store_path
+
+    path = existing_store_path(store=values["store_file"])
+    with Store.open(path, create=False, write=False) as store:
+        scan_id = store.find_scan(values["scan_id"] or "latest")
+        filters: dict[str, Any] = {
+            name: values[name] for name in ("steps", "ranks", "op_globs", "run") if values[name]
+        }
+        options = replace(store.scan_info(scan_id).options, **filters)
+        return load_scan(store, scan_id, options)
+
+
+def _print_table(scan: Scan, limit: int | None, lang: str | None) -> None:
+    from dumpscope.reporters.terminal import print_scan
+    from dumpscope.words import language_of
+
+    shown = _DEFAULT_TABLE_LIMIT if limit is None else limit
+    print_scan(scan, limit=shown, lang=lang or language_of(os.environ))
+
+
+def _language(reporter: Reporter, asked: str | None) -> str:
+    """Return the language of a report: the one asked for, else the locale's for people."""
+    from dumpscope.words import language_of
+
+    if asked:
+        return asked
+    return "en" if getattr(reporter, "for_machines", False) else language_of(os.environ)
+
+
+def _shown(path: str) -> str:
+    from dumpscope.safetext import make_printable
+
+    return make_printable(path)
+
+
+report = make_report_command()

@@ -1,0 +1,287 @@
+"""The table that people read in a terminal: at most 100 columns, in any locale.
+
+Names are made printable first, so no dump can send an escape sequence to a terminal. Where the
+stream or the locale cannot show more than ASCII, the frame, the ellipsis and foreign names are
+ASCII too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from dumpscope.model import Finding, Reason, Scan
+from dumpscope.reporters.cells import shorten, wrap
+from dumpscope.reporters.summary import (
+    headline_of,
+    leading_finding,
+    next_steps,
+    notes_of,
+    unchecked_of,
+)
+from dumpscope.reporters.tables import cut
+from dumpscope.safetext import make_ascii, make_printable
+from dumpscope.words import format_count, label, render, render_brief, render_rest
+
+if TYPE_CHECKING:
+    from rich.box import Box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["DEFAULT_LIMIT", "WIDTH", "is_ascii_only", "print_scan", "render_scan"]
+
+WIDTH = 100
+DEFAULT_LIMIT = 20
+"""Findings that the table shows when nobody says how many."""
+
+_MIN_WIDTH = 60
+_COLOURS = {"error": "bold red", "warning": "yellow", "info": "dim"}
+_STATUS_COLOURS = {0: "bold green", 1: "bold red", 3: "bold yellow"}
+
+
+def print_scan(
+    scan: Scan, *, limit: int | None = None, lang: str = "en", stream: TextIO | None = None
+) -> None:
+    """Print the table to a stream, stdout by default, as that stream can show it.
+
+    `limit` is the number of findings to list, all of them for `None` or 0. Colours are used only
+    on a terminal, and not where NO_COLOR is set.
+    """
+    stream = sys.stdout if stream is None else stream
+    ascii_only = is_ascii_only(getattr(stream, "encoding", None), os.environ)
+    if ascii_only and not _can_encode(getattr(stream, "encoding", None), "中"):
+        lang = "en"
+    on_terminal = stream.isatty()
+    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if on_terminal else WIDTH
+    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    stream.write(
+        render_scan(scan, limit=limit, lang=lang, width=width, colour=colour, ascii_only=ascii_only)
+    )
+
+
+def render_scan(
+    scan: Scan,
+    *,
+    limit: int | None = None,
+    lang: str = "en",
+    width: int = WIDTH,
+    colour: bool = False,
+    ascii_only: bool = False,
+) -> str:
+    """Return the table as text: verdict, findings, what was not checked, how to go on.
+
+    No line is wider than `width` (at least 60) terminal cells.
+    """
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    console = Console(
+        file=text,
+        width=max(width, _MIN_WIDTH),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        legacy_windows=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    page = _Page(scan, limit or 0, lang, console, ascii_only=ascii_only)
+    page.print_all()
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def is_ascii_only(encoding: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether a stream may show ASCII only: by its encoding, or because the locale is C.
+
+    Python itself takes the C locale for UTF-8, but the terminal behind it need not.
+    """
+    if not _can_encode(encoding, "─…"):
+        return True
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    locale = next((environment[name] for name in names if environment.get(name)), "")
+    return locale in {"C", "POSIX"}
+
+
+def _can_encode(encoding: str | None, text: str) -> bool:
+    try:
+        text.encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+class _Page:
+    """What is printed, part by part."""
+
+    def __init__(
+        self, scan: Scan, limit: int, lang: str, console: Console, *, ascii_only: bool
+    ) -> None:
+        self._scan = scan
+        self._limit = limit
+        self._lang = lang
+        self._console = console
+        self._ascii = ascii_only
+        self._ellipsis = "..." if ascii_only else "…"
+        self._zh = lang.startswith("zh")
+        self._width = console.width
+
+    def print_all(self) -> None:
+        self._print_headline()
+        if self._scan.findings:
+            self._console.print(self._make_table())
+            self._print_remainder()
+        self._print_counts()
+        self._print_notes("section_not_checked", unchecked_of(self._scan))
+        self._print_notes("section_notes", notes_of(self._scan))
+        self._print_notes("section_next", next_steps(self._scan))
+
+    def _print_headline(self) -> None:
+        style = _STATUS_COLOURS.get(self._scan.exit_status, "bold")
+        self._print(self._say(headline_of(self._scan)), style)
+        finding = leading_finding(self._scan)
+        if finding is not None:
+            self._print(self._say(finding.reason))
+
+    def _make_table(self) -> Table:
+        from rich.table import Table
+
+        rows = cut(self._scan.findings, self._limit)
+        number = max(2, *(len(str(finding.rank or "")) for finding in rows))
+        verdict = max(18 if self._zh else 16, *(len(f.verdict.value) for f in rows))
+        operator = max(20, (self._width - verdict) * 35 // 100)
+        why = self._width - number - verdict - operator - 6
+        table = Table(box=self._frame(), padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+        table.add_column("#", justify="right", width=number)
+        table.add_column(self._label("verdict"), width=verdict)
+        table.add_column(self._label("operator"), width=operator)
+        table.add_column(self._label("what_and_why"), width=why)
+        for finding in rows:
+            table.add_row(
+                str(finding.rank or ""),
+                self._verdict_cell(finding),
+                self._operator_cell(finding, operator),
+                self._why_cell(finding, why),
+            )
+        return table
+
+    def _verdict_cell(self, finding: Finding) -> Text:
+        from rich.text import Text
+
+        step, device = finding.op.step, finding.op.device
+        place = [f"step {step}"] if step is not None else []
+        if device is not None:
+            place.append(f"设备 {device}" if self._zh else f"dev {device}")
+        cell = Text(finding.verdict.value, style=self._colour(finding))
+        cell.append("\n" + " ".join(place), style="not bold default")
+        return cell
+
+    def _operator_cell(self, finding: Finding, width: int) -> Text:
+        from rich.text import Text
+
+        kind, name = self._safe(finding.op.op_type), self._safe(finding.op.op_name)
+        if not kind and not name:
+            name = self._safe(finding.op.file.rpartition("/")[2])
+        cell = Text(shorten(kind, width, self._ellipsis), style="bold")
+        if name and name != kind:
+            cell.append("\n" if kind else "")
+            cell.append(shorten(name, width, self._ellipsis), style="not bold")
+        return cell
+
+    def _why_cell(self, finding: Finding, width: int) -> Text:
+        from rich.text import Text
+
+        brief = self._safe(render_brief(finding.reason, self._lang))
+        reason = self._shorten_producer(finding.reason, width)
+        rest = self._safe((render_rest if brief else render)(reason, self._lang))
+        cell = Text("\n".join(wrap(brief, width)), style="bold")
+        if brief:
+            cell.append("\n")
+        cell.append("\n".join(wrap(rest, width)), style="not bold")
+        return cell
+
+    def _shorten_producer(self, reason: Reason, width: int) -> Reason:
+        name = reason.parameters.get("producer")
+        if not isinstance(name, str):
+            return reason
+        short = shorten(self._safe(name), width * 2 // 3, self._ellipsis)
+        return Reason(reason.code, {**reason.parameters, "producer": short})
+
+    def _colour(self, finding: Finding) -> str:
+        return "dim" if finding.known else _COLOURS.get(finding.severity or "", "")
+
+    def _print_remainder(self) -> None:
+        beyond = len(self._scan.findings) - self._limit
+        if self._limit and beyond > 0:
+            template = label("and_more", self._lang)
+            words = template.replace("…", self._ellipsis).replace("{count}", format_count(beyond))
+            self._print(words)
+
+    def _print_counts(self) -> None:
+        counts = self._scan.counts
+        totals = Reason(
+            "totals",
+            {
+                "findings": counts.findings,
+                "ops": counts.ops,
+                "tensors": counts.tensors,
+                "files": counts.files,
+                "overflow_records": counts.overflow_records,
+                "mode": self._label(self._scan.mode.number_mode),
+            },
+        )
+        self._print("")
+        self._print(self._say(totals), "dim")
+
+    def _print_notes(self, section: str, reasons: list[Reason]) -> None:
+        if not reasons:
+            return
+        colon = "：" if self._zh else ":"
+        self._print(f"{self._label(section)}{colon}", "bold")
+        for reason in reasons:
+            text = self._say(reason)
+            if reason.code.startswith("next_"):
+                # A command is never broken into lines: it is there to be copied.
+                self._print_line(f"  {text}")
+            else:
+                self._print(text, indent=2)
+
+    # --- parts -----------------------------------------------------------------------------
+
+    def _print(self, text: str, style: str = "", indent: int = 0) -> None:
+        for line in wrap(text, self._width - indent) or [""]:
+            self._print_line(" " * indent + line, style)
+
+    def _print_line(self, line: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(line, style=style), soft_wrap=True)
+
+    def _say(self, reason: Reason) -> str:
+        return self._safe(render(reason, self._lang))
+
+    def _label(self, key: str) -> str:
+        return label(key, self._lang)
+
+    def _safe(self, text: str) -> str:
+        if self._ascii and not self._zh:
+            return make_ascii(text)
+        return make_printable(text)
+
+    def _frame(self) -> Box:
+        from rich import box
+
+        if not self._ascii:
+            return box.SIMPLE_HEAD
+        return box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)

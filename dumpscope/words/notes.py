@@ -1,0 +1,223 @@
+"""Headlines, notes and next steps of a run, in both languages, as templates.
+
+`{name}` is a parameter, `{name:one,many}` a count with its noun, and a part in `[...]` is left
+out when a parameter inside it is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dumpscope.words.facts import Facts, format_count, name_operator
+
+__all__ = ["NOTES", "fill_template"]
+
+_PLACE_EN = "[ in step {step}][ on device {device}]"
+_PLACE_ZH = "[，step {step}][，设备 {device}]"
+
+NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        # --- the verdict of a run in one sentence ---------------------------------------------
+        "headline_origin": (
+            f"{{operator}} went wrong first{_PLACE_EN}",
+            f"最先出错的算子是{{operator}}{_PLACE_ZH}",
+        ),
+        "headline_bad_input": (
+            f"The trouble is older than the dump: {{operator}} reads bad values first{_PLACE_EN}",
+            f"问题早于本次转储：最先读到异常值的是{{operator}}{_PLACE_ZH}",
+        ),
+        "headline_received": (
+            f"The bad values came through communication: {{operator}} received them{_PLACE_EN}",
+            f"异常值经通信传入：接收它的是{{operator}}{_PLACE_ZH}",
+        ),
+        "headline_handoff": (
+            f"A clean tensor arrived bad: {{operator}} read other values than were written"
+            f"{_PLACE_EN}",
+            f"写出时正常的张量在读入时已异常：读到它的是{{operator}}{_PLACE_ZH}",
+        ),
+        "headline_unknown_inputs": (
+            f"{{operator}} is the earliest one with bad values{_PLACE_EN}, but its inputs are not "
+            "known: it may only have passed them on",
+            f"最早出现异常值的是{{operator}}{_PLACE_ZH}，但其输入未知：异常也可能是传入的",
+        ),
+        "headline_propagated": (
+            "What made the bad values is not in the dump; they show first in "
+            f"{{operator}}{_PLACE_EN}",
+            f"产生异常值的算子不在转储中；最早可见于{{operator}}{_PLACE_ZH}",
+        ),
+        "headline_swallowed": (
+            f"Bad values show only in inputs and vanish again; first in {{operator}}{_PLACE_EN}",
+            f"异常值只出现在输入中，随后被掩盖；最早可见于{{operator}}{_PLACE_ZH}",
+        ),
+        "headline_known": (
+            "Nothing new: {findings:finding,findings} known to the baseline",
+            "没有新问题：[{findings} 项]发现均已在基线中登记",
+        ),
+        "headline_clean": (
+            "No operator produced NaN, Inf or saturated values[ in {ops:execution,executions}]"
+            "[ with {tensors:tensor,tensors}]",
+            "没有算子产生 NaN、Inf 或饱和值[：共检查 {ops} 次执行][、{tensors} 个张量]",
+        ),
+        "headline_incomplete": (
+            "No offender was found, but not everything could be checked: this is not a clean run",
+            "没有发现出错的算子，但并非所有数据都已检查：不能视为正常",
+        ),
+        # --- notes of a run -------------------------------------------------------------------
+        "clean": (
+            "No operator produced NaN, Inf or saturated values",
+            "没有算子产生 NaN、Inf 或饱和值",
+        ),
+        "nothing_expected": (
+            "The folder is empty, and that is good news: only overflows were to be dumped "
+            "(dump_debug on, or --expect overflow)",
+            "目录为空，这是好消息：此次只转储溢出算子（dump_debug 为 on，或 --expect overflow）",
+        ),
+        "nothing_found": (
+            "Nothing to read was found where a dump was expected: check dump_path, dump_step and "
+            "dump_list in acl.json, and whether the job ran that far",
+            "应有转储的位置没有可读内容：请检查 acl.json 的 dump_path、dump_step 和 dump_list，"
+            "以及任务是否运行到该处",
+        ),
+        "config_comments": (
+            "[{path}: ]comments and trailing commas are accepted here, but CANN itself refuses "
+            "them: remove them before the next run",
+            "[{path}：]此处接受注释和多余的逗号，但 CANN 自身会拒绝：下次运行前请删除",
+        ),
+        "several_runs": (
+            "The dump holds {runs:run,runs}[; the newest, {newest}, comes first]; --run picks one",
+            "转储中不止一次运行[（共 {runs} 次）][，最新的 {newest} 排在最前]；可用 --run 选择",
+        ),
+        "partial_steps": (
+            "The dump is partial[: steps {asked} were asked for][, {found} found]"
+            "[; missing: step {missing}]",
+            "转储不完整[：要求的 step 为 {asked}][，实际找到 {found}][；缺少 step {missing}]",
+        ),
+        "unknown_files": (
+            "{count:file,files} of no known format not read; `dumpscope readers` lists the formats",
+            "{count} 个文件格式未知，未读取；`dumpscope readers` 列出支持的格式",
+        ),
+        "unchecked": (
+            "{count:tensor,tensors} could not be checked: unchecked is not clean",
+            "{count} 个张量无法检查：未检查不等于正常",
+        ),
+        "read_failures": (
+            "{count:read failure,read failures}: files, or parts of them, that could not be read",
+            "{count} 处读取失败：相应文件或其一部分无法读取",
+        ),
+        "skipped_links": (
+            "{count:entry,entries} skipped: pipes, sockets, links out of the tree",
+            "跳过了 {count} 个管道、套接字或链接",
+        ),
+        "expected_values": (
+            "{count:operator,operators} non-finite on purpose (masks, fresh buffers): listed, "
+            "not counted",
+            "{count} 个算子的非有限值属于预期（掩码、未初始化缓冲区等）：列出但不计入",
+        ),
+        "baseline_known": (
+            "{count:finding,findings} known to the baseline: listed, not counted",
+            "{count} 项发现已在基线中登记：列出但不计入",
+        ),
+        "empty_overflow_records": (
+            "{count:overflow record,overflow records} with an all-zero status: nothing overflowed",
+            "{count} 条溢出记录的状态全为零：没有溢出",
+        ),
+        "findings_left_out": (
+            "{count:finding,findings} left out[ by --limit {limit}]; --limit 0 gives all",
+            "[受 --limit {limit} 限制，]有 {count} 项发现未列出；--limit 0 列出全部",
+        ),
+        "sheet_full": (
+            "{count:row,rows} left out, the lowest in the ranking[: a sheet holds {limit} rows]",
+            "省略了排名最靠后的 {count} 行[：一张工作表最多 {limit} 行]",
+        ),
+        "interrupted": (
+            "Interrupted[ after {done:file,files}]; what was read is stored: the same command "
+            "goes on from there",
+            "已中断[，此前完成 {done} 个文件]；已读取的内容已保存：再次运行同一命令即可继续",
+        ),
+        "store_elsewhere": (
+            "The result is stored in {path}: the current folder is read-only or part of the dump",
+            "结果保存在 {path}：当前目录只读，或属于被扫描的转储",
+        ),
+        "number_mode_inf_nan": (
+            "Number mode INF/NaN, inferred: computed outputs hold non-finite values",
+            "数值模式为 INF/NaN（推断）：计算输出中存在非有限值",
+        ),
+        "number_mode_saturation": (
+            "Number mode saturation, inferred: values reach the limit and none is non-finite",
+            "数值模式为饱和（推断）：有值达到上限，且没有非有限值",
+        ),
+        "number_mode_unknown": (
+            "Number mode unknown: nothing in the data tells it",
+            "数值模式未知：数据中没有依据",
+        ),
+        "not_for_verdict": (
+            "[{count:overflow record,overflow records} of ]an unknown kind: listed, no finding",
+            "[{count} 条]类型未知的溢出记录：列出，但不作为发现",
+        ),
+        "totals": (
+            "{findings:finding,findings}, {ops:operator execution,operator executions}, "
+            "{tensors:tensor,tensors}, {files:file,files}, "
+            "{overflow_records:overflow record,overflow records}[; number mode {mode}]",
+            "发现 {findings} 项，算子执行 {ops} 次，张量 {tensors} 个，文件 {files} 个，"
+            "溢出记录 {overflow_records} 条[；数值模式：{mode}]",
+        ),
+        # --- how to go on ---------------------------------------------------------------------
+        "next_show": (
+            "all tensors of the first offender: dumpscope show {target}",
+            "查看首个出错算子的全部张量：dumpscope show {target}",
+        ),
+        "next_report": (
+            "a workbook to send around: dumpscope report --xlsx",
+            "生成可转发的工作簿：dumpscope report --xlsx",
+        ),
+        "next_failures": (
+            "what could not be read, and why: dumpscope report --json=- --limit 1",
+            "查看哪些内容无法读取及原因：dumpscope report --json=- --limit 1",
+        ),
+        "next_formats": (
+            "which formats are read: dumpscope readers",
+            "查看支持哪些格式：dumpscope readers",
+        ),
+    }
+)
+
+_PART = re.compile(r"\[([^\[\]]*)\]")
+_FIELD = re.compile(r"\{(\w+)(?::([^{}]*),([^{},]*))?\}")
+
+
+def fill_template(template: str, facts: Facts, *, chinese: bool = False) -> str:
+    """Put the parameters into a template; parts with an unknown parameter are left out."""
+
+    def _field(match: re.Match[str]) -> str:
+        name, one, many = match.groups()
+        if name == "operator":
+            return _name_operator(facts, chinese=chinese)
+        count = facts.count(name)
+        if count is None:
+            unknown = "若干" if chinese else f"some {many or ''}"
+            return facts.text(name) or (unknown if one or name == "count" else "")
+        if one is None:
+            return str(count) if name in {"step", "device"} else format_count(count)
+        return f"{format_count(count)} {one if count == 1 else many}"
+
+    def _part(match: re.Match[str]) -> str:
+        names = [name for name, _, _ in _FIELD.findall(match.group(1))]
+        known = all(facts.text(name) for name in names)
+        return _FIELD.sub(_field, match.group(1)) if known else ""
+
+    filled: list[str] = []
+    end = 0
+    for match in _PART.finditer(template):
+        filled += [_FIELD.sub(_field, template[end : match.start()]), _part(match)]
+        end = match.end()
+    filled.append(_FIELD.sub(_field, template[end:]))
+    return " ".join("".join(filled).split()).replace("若干 ", "若干")
+
+
+def _name_operator(facts: Facts, *, chinese: bool) -> str:
+    named = name_operator(facts, "op_type", "op_name")
+    if not named:
+        return "某个算子" if chinese else "an operator"
+    return f" {named}" if chinese else named
