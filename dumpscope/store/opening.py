@@ -93,8 +93,8 @@ def _sentence(error: sqlite3.Error) -> str:
         return "the store is damaged; move it away and scan again"
     if "full" in text or "I/O" in text:
         return (
-            f"the disk is full or faulty ({text}); what was committed is kept: make room and go "
-            "on with `dumpscope scan --resume`"
+            f"the disk is full or faulty ({text}); what was committed is kept: make room and run "
+            "the same scan again, it goes on from there"
         )
     if "no such table" in text or "no such column" in text:
         return f"the store is damaged ({text}); move it away and scan again"
