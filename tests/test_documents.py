@@ -19,10 +19,10 @@ INSTALLS = re.compile(r"^(make |python3 -m venv|\.venv/bin/pip|\. \.venv/).*\n?"
 # Statuses of all calls, so that none but the last one counts.
 PRELUDE = """
 dumpscope() {
-  status=0
-  %s -m dumpscope "$@" || status=$?
-  echo "$status" >> "$STATUSES"
-  return "$status"
+  given=0
+  %s -m dumpscope "$@" || given=$?
+  echo "$given" >> "$STATUSES"
+  return "$given"
 }
 """
 
