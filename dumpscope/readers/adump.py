@@ -29,7 +29,7 @@ What the writers do with it:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -90,8 +90,8 @@ class AdumpReader:
 
     def read(self, source: DumpSource) -> Iterator[Record]:
         dump = open_header(source, self.name)
-        inputs = list(dump.header.input)
-        outputs = list(dump.header.output)
+        inputs = dump.header.input[:]  # a slice is several times faster than list()
+        outputs = dump.header.output[:]
         if len(inputs) + len(outputs) > _MAX_TENSORS:
             raise CorruptDumpError(
                 f"expected at most {_MAX_TENSORS} tensors of one operator, found "
@@ -125,8 +125,8 @@ class _Body:
         dump: DumpHeader,
         name: DumpName | None,
         reader: str,
-        inputs: list[HeaderInput],
-        outputs: list[HeaderOutput],
+        inputs: Sequence[HeaderInput],
+        outputs: Sequence[HeaderOutput],
     ) -> None:
         self.source = source
         self.size = source.size
@@ -211,9 +211,11 @@ class _Body:
             )
         dtype, geometry, needed = plan
         record = TensorRecord(role, index, dtype.name, geometry)
-        record.size_bytes = min(size, MAX_NUMBER)
+        record.size_bytes = size if size <= MAX_NUMBER else MAX_NUMBER  # noqa: FURB136 - faster
         record.address = address if address <= MAX_NUMBER else 0
-        record.offset = bounded(entry.offset)
+        offset = entry.offset
+        if offset:
+            record.offset = bounded(offset)
         if geometry.notes:
             record.notes = geometry.notes
         self.tensors.append(record)
@@ -318,8 +320,11 @@ def _describe_execution(
     header: Header, file: DumpFile, name: DumpName | None, tensors: list[TensorRecord]
 ) -> Execution:
     op_name = _text(header.op_name)
-    roles = {tensor.role for tensor in tensors}
-    attributes = tuple((_text(item.name), _text(item.value)) for item in header.attr)
+    # Inputs come first, so that the ends tell whether both roles are there.
+    partial = bool(tensors) and tensors[0].role == tensors[-1].role
+    attributes: tuple[tuple[str, str], ...] = ()
+    if header.attr:
+        attributes = tuple((_text(item.name), _text(item.value)) for item in header.attr)
     if header.dfx_message:
         attributes += (("dfx_message", _text(header.dfx_message)),)
     if name is None:
@@ -329,7 +334,7 @@ def _describe_execution(
             op_name or file.name,
             tensors,
             timestamp=time if 0 < time <= MAX_NUMBER else None,
-            partial=len(roles) == 1,
+            partial=partial,
             attributes=attributes,
         )
     return Execution(
@@ -341,7 +346,7 @@ def _describe_execution(
         name.timestamp,
         name.context_id,
         name.thread_id,
-        partial=len(roles) == 1,
+        partial=partial,
         attributes=attributes,
     )
 

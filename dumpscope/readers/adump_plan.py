@@ -54,7 +54,8 @@ def bounded(number: int) -> int:
 def read_shape(shape: HeaderShape) -> tuple[int, ...]:
     """Return the dims of a shape; absurdly many become one that cannot be."""
     dims = shape.dim
-    return tuple(dims) if len(dims) <= _MAX_READ_DIMS else (MAX_NUMBER + 1,)
+    # Of protobuf's own sequences, slices are several times faster than iteration.
+    return tuple(dims[:]) if len(dims) <= _MAX_READ_DIMS else (MAX_NUMBER + 1,)
 
 
 def origin_format(entry: HeaderInput | HeaderOutput, role: Role) -> int | None:
