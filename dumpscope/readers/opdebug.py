@@ -44,21 +44,19 @@ What follows the last one is padding. An id of all ones or 65535 is unknown; 0 i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
-from dumpscope.model import DumpFile, Match, OverflowRecord, OverflowUnit
-from dumpscope.naming import is_overflow_name, parse_name, timestamp_ns
+from dumpscope.model import DumpFile, Match, OverflowRecord
+from dumpscope.naming import is_overflow_name, parse_name
 from dumpscope.readers.adump_header import is_overflow_file, open_header
+from dumpscope.readers.overflow_units import KINDS, make_record, make_unit
 from dumpscope.readers.protocol import Record
 from dumpscope.source import DumpSource
 
-__all__ = ["KINDS", "OpdebugReader", "fields_of", "known_id", "make_record", "make_unit"]
-
-KINDS = ("AIC", "AIV", "AICPU", "SDMA")
-"""The units by their acc_type."""
+__all__ = ["OpdebugReader"]
 
 _CORE_FIELDS = (
     *("model_id", "stream_id", "task_id", "task_type", "context_id", "thread_id"),
@@ -93,7 +91,6 @@ _MAGIC = 0x5A5A5A5A
 _HEAD = struct.Struct("<6I")
 _SHORT_HEAD = struct.Struct("<4I")
 _MAX_PAYLOAD = 1 << 20
-_UNKNOWN_IDS = frozenset({0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
 
 
 class OpdebugReader:
@@ -136,47 +133,9 @@ def _damage(
     return kind(message, path=source.file.relative, reader=OpdebugReader.name, offset=offset)
 
 
-def known_id(number: int | None) -> int | None:
-    """Return an id of a payload, `None` for the numbers that stand for "unknown"."""
-    if number is None or number < 0 or number in _UNKNOWN_IDS:
-        return None
-    return number
-
-
-def fields_of(kind: str) -> tuple[str, ...]:
+def _fields_of(kind: str) -> tuple[str, ...]:
     """Return the names of the fields before the status, none for an unknown kind."""
     return _FIELDS.get(kind, ())
-
-
-def make_unit(kind: str, status: Sequence[int], fields: Sequence[tuple[str, int]]) -> OverflowUnit:
-    """Build a unit from its status words and the other fields of its record."""
-    named = dict(fields)
-    return OverflowUnit(
-        kind=kind,
-        status=tuple(status),
-        model_id=known_id(named.get("model_id")),
-        stream_id=known_id(named.get("stream_id")),
-        task_id=known_id(named.get("task_id")),
-        context_id=known_id(named.get("context_id")),
-        thread_id=known_id(named.get("thread_id")),
-        fields=tuple(fields),
-    )
-
-
-def make_record(
-    file: DumpFile, units: Sequence[OverflowUnit], known_kind: bool = True
-) -> OverflowRecord:
-    """Build a record of units that were written together; those that overflowed come first."""
-    parsed = parse_name(file.name)
-    timestamp = None if parsed is None else parsed.timestamp
-    return OverflowRecord(
-        units=tuple(sorted(units, key=lambda unit: unit.empty)),
-        file=file.relative,
-        timestamp=timestamp,
-        start_ns=None if timestamp is None else timestamp_ns(timestamp),
-        known_kind=known_kind,
-        place=file.place,
-    )
 
 
 def _read_payload(source: DumpSource) -> tuple[bytes, int, int]:
@@ -221,7 +180,7 @@ def _read_new(source: DumpSource, payload: bytes, offset: int) -> Iterator[Recor
         message = f"expected {_HEAD.size} bytes before an overflow record, found {len(payload)}"
         raise _damage(source, offset, message)
     while head is not None:
-        names = fields_of(head.kind)
+        names = _fields_of(head.kind)
         counts = head.status_words
         length = 8 * (len(names) + counts)
         following = None if head.data_len else _next_head(payload, head.begin, head.version)

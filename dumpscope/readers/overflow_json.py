@@ -23,7 +23,7 @@ from types import MappingProxyType
 from dumpscope.errors import CorruptDumpError
 from dumpscope.model import DumpFile, Match, OverflowRecord, OverflowUnit
 from dumpscope.readers.adump_header import is_overflow_file
-from dumpscope.readers.opdebug import KINDS, make_record, make_unit
+from dumpscope.readers.overflow_units import KINDS, make_record, make_unit
 from dumpscope.readers.protocol import Record
 from dumpscope.source import DumpSource
 
