@@ -26,7 +26,7 @@ environment = @set -e; \
 	fi
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo format lint type test test-lowest coverage docs docs-check fixtures \
+.PHONY: help install demo format lint type test test-lowest coverage docs docs-check pictures fixtures \
 	fixtures-check bench build smoke check clean
 
 help: ## list the targets
@@ -78,6 +78,10 @@ docs: ## write the generated parts of docs/ anew
 docs-check: ## check that links lead somewhere and that the generated parts are current
 	$(call environment,test)
 	@$(PY) docs/generate.py --check
+
+pictures: ## draw the pictures of the READMEs anew
+	$(call environment,test)
+	@$(PY) docs/pictures.py
 
 fixtures: ## write the synthetic fixtures anew
 	$(call environment,test)
