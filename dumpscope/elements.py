@@ -11,6 +11,7 @@ import numpy as np
 
 from dumpscope.floatcodes import COMPONENT_OF, FLOAT_CODES, FloatCodes
 from dumpscope.lowfloats import MIN_NORMAL, code_values, pack_unit, unpack_codes
+from dumpscope.padding import Tile
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,6 +80,12 @@ class Encoding:
         else:
             found = np.zeros(codes.size, np.bool_)
         return found
+
+    def count_nonfinite(self, codes: npt.NDArray[Any]) -> int:
+        """Count elements that are NaN or Inf."""
+        if self.dtype.kind not in ("float", "complex"):
+            return 0
+        return int(np.count_nonzero(self.nonfinite(codes)))
 
     def saturated(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Say which elements are at the limit of the type."""
@@ -214,7 +221,12 @@ def stream_elements(
     """
     lanes = encoding.lanes
     for start, codes in stream_codes(data, encoding, total):
-        for begin in range(0, codes.size, _PIECE * lanes):
-            piece = codes[begin : begin + _PIECE * lanes]
-            at = start + begin // lanes
-            yield at, piece, placement.elements(at, piece.size // lanes)
+        for first, size, valid, offset in placement.segments(start, codes.size // lanes):
+            for begin in range(0, size, _PIECE):
+                at = first + begin
+                count = min(_PIECE, size - begin)
+                piece = codes[(at - start) * lanes : (at - start + count) * lanes]
+                if isinstance(valid, Tile):
+                    yield at, piece, valid.mask[offset + begin : offset + begin + count]
+                else:
+                    yield at, piece, valid

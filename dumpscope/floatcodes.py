@@ -181,8 +181,13 @@ class Extremes:
         unsigned = codes.view(self._codes.unsigned)
         self.high = max(self.high, int(np.maximum.reduce(codes.view(self._codes.signed))))
         self.low = max(self.low, int(np.maximum.reduce(unsigned)))
-        if self.low < self._codes.sign or self.high < 0:
+        if self.one_signed:
             self.floor = min(self.floor, int(np.minimum.reduce(unsigned)))
+
+    @property
+    def one_signed(self) -> bool:
+        """Whether all values so far have the same sign."""
+        return self.low < self._codes.sign or self.high < 0
 
     def values(self) -> tuple[float, float] | tuple[None, None]:
         """Return the smallest and largest value, without the sign of zero."""

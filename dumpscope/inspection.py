@@ -27,6 +27,8 @@ _DIGEST_BYTES = 16
 _DIGEST_MIN_BYTES = 64
 """Equal bytes say something only about tensors of this length and more."""
 
+_REPEATS = 1 << 14
+
 _MASK_CONSTANTS = (-65504.0, -3.3895313892515355e38, -3.39e38, -3.40e38, -3.4028234663852886e38)
 """What models write where they mask: the minima of float16, bfloat16 and float32, and the round
 numbers that frameworks use."""
@@ -79,25 +81,50 @@ def inspect_bad(
         64 or all elements are the same.
     """
     find = encoding.nonfinite if nonfinite else encoding.saturated
-    lanes = encoding.lanes
     extent = Extent(placement)
-    hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    constant = True
-    model: npt.NDArray[Any] | None = None
+    digest = _BytesDigest(encoding.lanes)
     for start, codes, valid in stream_elements(data, encoding, total, placement):
-        hasher.update(codes.data)
-        if constant:
-            if model is None:
-                model = codes[:lanes].copy()
-            constant = bool((codes.reshape(-1, lanes) == model).all())
+        digest.add(codes)
         if valid is False:
             continue
         bad = find(codes)
         if valid is not True:
             bad &= valid
-        extent.add(np.flatnonzero(bad) + start)
+        extent.add(start, bad)
     short = encoding.dtype.nbytes(total) < _DIGEST_MIN_BYTES
-    return extent, None if short or constant else hasher.hexdigest()
+    return extent, None if short else digest.result()
+
+
+class _BytesDigest:
+    """The digest of the bytes of all elements, unless all of them are the same."""
+
+    def __init__(self, lanes: int) -> None:
+        self._hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+        self._lanes = lanes
+        self._model: npt.NDArray[Any] | None = None
+        self._repeated = 0
+        self._constant = True
+
+    def add(self, codes: npt.NDArray[Any]) -> None:
+        """Take the codes of the next elements into account."""
+        if self._constant:
+            if self._model is None:
+                self._model = codes[: self._lanes].copy()
+            if (codes.reshape(-1, self._lanes) == self._model).all():
+                # Tensors that are NaN all over are frequent, and need no hashing.
+                self._repeated += codes.size // self._lanes
+                return
+            self._constant = False
+            whole, rest = divmod(self._repeated, _REPEATS)
+            repeated = np.tile(self._model, _REPEATS if whole else rest)
+            for _ in range(whole):
+                self._hasher.update(repeated.data)
+            if rest:
+                self._hasher.update(repeated[: rest * self._lanes].data)
+        self._hasher.update(codes.data)
+
+    def result(self) -> str | None:
+        return None if self._constant else self._hasher.hexdigest()
 
 
 def mask_pattern(

@@ -6,10 +6,13 @@ headers and may be any number. Nothing here allocates by a dimension.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from dumpscope.padding import PaddingPattern, Segment
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,15 +23,11 @@ __all__ = ["Extent", "Placement", "placement_of"]
 
 _INT64_MAX = (1 << 63) - 1
 
-_LONG_ROW = 4096
-"""Rows of this length are looked at one by one rather than as a matrix."""
+_LONG_ROW = 1 << 12
+"""Up to here looking at bad elements by rows of memory pays."""
 
 
-_SMALL = 1 << 16
-"""Up to this many stored elements the answer for the whole tensor is kept."""
-
-
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def placement_of(geometry: Geometry) -> Placement:
     """Return the placement of a geometry; networks have few shapes, and these come often."""
     return Placement(geometry)
@@ -38,13 +37,14 @@ class Placement:
     """The way from stored positions to logical indices, and to what is padding."""
 
     def __init__(self, geometry: Geometry) -> None:
-        self._known: tuple[int, npt.NDArray[np.bool_] | bool] | None = None
         self.shape = geometry.shape
+        self.rank = len(geometry.shape)
         self.padded = geometry.padded
         self.blocked = geometry.blocked
         self.count = geometry.count
         self.stored_count = geometry.stored_count
         self._dims = geometry.shape if geometry.split_shape is None else geometry.split_shape
+        self._pattern: PaddingPattern | None = None
         strides = [1]
         for dim in reversed(self._dims[1:]):
             strides.append(strides[-1] * dim)
@@ -58,19 +58,13 @@ class Placement:
                 scaled.append((part, scale))
                 scale *= self._dims[part]
             self._parts.append(scaled)
-        self._cut = [
-            (parts, self.shape[axis])
-            for axis, parts in enumerate(self._parts)
-            if self.padded and geometry.extent(axis) > self.shape[axis]
-        ]
-        used = {part for parts in merges for part in parts}
-        for part, dim in enumerate(self._dims):
-            if part not in used and dim > 1:
-                self._cut.append(([(part, 1)], 1))
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
+        last = len(self._dims) - 1
+        self.row = self._dims[last] if self._dims else 1
+        """Length of the last stored dimension."""
+        self.row_axis = next((a for a, parts in enumerate(merges) if last in parts), -1)
+        """The logical axis that this dimension is part of."""
+        if self.padded and self.stored_count:
+            self._pattern = PaddingPattern(geometry)
 
     def index(self, axis: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the index along a logical axis of every position."""
@@ -90,63 +84,11 @@ class Placement:
             for parts in self._parts
         )
 
-    def elements(self, start: int, count: int) -> npt.NDArray[np.bool_] | bool:
-        """Say which of `count` stored positions from `start` are elements, not padding.
-
-        Returns
-        -------
-        bool or ndarray
-            One answer where it is the same for all.
-        """
-        if not self.padded:
-            return True
-        if start or count > _SMALL:
-            return self._find_elements(start, count)
-        if self._known is None or self._known[0] != count:
-            self._known = (count, self._find_elements(start, count))
-        return self._known[1]
-
-    def _find_elements(self, start: int, count: int) -> npt.NDArray[np.bool_] | bool:
-        row = self._dims[-1]
-        if row >= _LONG_ROW:
-            return self._elements_of_long_rows(start, count, row)
-        first, last = start // row, (start + count - 1) // row
-        widths = self._widths(np.arange(first, last + 1, dtype=np.int64), row)
-        if (widths == row).all():
-            return True
-        if not widths.any():
-            return False
-        mask = np.arange(row, dtype=np.int64) < widths[:, None]
-        skipped = start - first * row
-        return mask.reshape(-1)[skipped : skipped + count]
-
-    def _elements_of_long_rows(
-        self, start: int, count: int, row: int
-    ) -> npt.NDArray[np.bool_] | bool:
-        mask = np.zeros(count, np.bool_)
-        end = start + count
-        for number in range(start // row, (end - 1) // row + 1):
-            width = int(self._widths(np.array([number], np.int64), row)[0])
-            begin = number * row
-            mask[max(begin - start, 0) : max(min(begin + width, end) - start, 0)] = True
-        return mask
-
-    def _widths(self, rows: npt.NDArray[np.int64], row: int) -> npt.NDArray[np.int64]:
-        """Return how many positions at the start of each row of `row` are elements."""
-        widths = np.full(rows.shape, row, np.int64)
-        last = len(self._dims) - 1
-        for parts, size in self._cut:
-            outer = np.zeros_like(rows)
-            inner = 1
-            for part, scale in parts:
-                if part == last:
-                    inner = row
-                else:
-                    term = _along(rows, self._strides[part] // row, self._dims[part])
-                    outer = outer + term * np.int64(min(scale, _INT64_MAX))
-            left = np.int64(min(size, _INT64_MAX)) - outer
-            np.minimum(widths, left.clip(0, row) if inner != 1 else (left > 0) * row, out=widths)
-        return widths
+    def segments(self, start: int, count: int) -> Iterator[Segment]:
+        """Say which of `count` stored positions from `start` are elements (see `padding`)."""
+        if self._pattern is None:
+            return iter([(start, count, True, 0)])
+        return self._pattern.segments(start, count)
 
 
 def _along(positions: npt.NDArray[np.int64], stride: int, dim: int) -> npt.NDArray[np.int64]:
@@ -154,6 +96,22 @@ def _along(positions: npt.NDArray[np.int64], stride: int, dim: int) -> npt.NDArr
         return np.zeros_like(positions)
     index = positions if stride == 1 else positions // np.int64(stride)
     return index if dim > _INT64_MAX else index % np.int64(dim)
+
+
+def _any_in_row(bad: npt.NDArray[np.bool_], row: int) -> npt.NDArray[np.bool_]:
+    """Say of every row of a matrix whether anything in it is true."""
+    found: npt.NDArray[np.bool_]
+    if row % 8 or row > 64:
+        matrix = bad.reshape(-1, row)
+        found = np.logical_or.reduce(matrix, axis=1)
+        return found
+    # Eight at a time: numpy is slow at reducing many short rows.
+    words = bad.view(np.uint64).reshape(-1, row // 8)
+    joined = words[:, 0].copy()
+    for column in range(1, row // 8):
+        joined |= words[:, column]
+    found = joined != 0
+    return found
 
 
 class Extent:
@@ -166,29 +124,36 @@ class Extent:
         self._open: list[int] = []
         self.first: tuple[int, ...] | None = None
 
-    def add(self, positions: npt.NDArray[np.int64]) -> None:
-        """Take ascending stored positions, all behind those of earlier calls, into account."""
-        if not positions.size:
+    def add(self, start: int, bad: npt.NDArray[np.bool_]) -> None:
+        """Take the answers for the stored positions from `start` on into account.
+
+        Positions must come in ascending order.
+        """
+        count = int(np.count_nonzero(bad))
+        if not count:
             return
         placement = self._placement
-        first = placement.index_of(int(positions[0]))
-        last = placement.index_of(int(positions[-1]))
+        begin = int(bad.argmax())
+        end = bad.size - 1 - int(bad[::-1].argmax())
+        first, last = placement.index_of(start + begin), placement.index_of(start + end)
         if self.first is None:
             self._low, self._high = list(first), list(first)
             self._open = list(range(placement.rank))
             self.first = first
         self._widen(first)
         self._widen(last)
-        settled = 0
-        if placement.blocked:
-            self._lower_first(positions)
-        else:
-            settled = self._settle(first, last, positions)
-        for axis in self._open:
-            if axis >= settled:
-                index = placement.index(axis, positions)
-                self._low[axis] = min(self._low[axis], int(index.min()))
-                self._high[axis] = max(self._high[axis], int(index.max()))
+        if not placement.blocked:
+            settled = self._settle(first, last, gapless=end - begin + 1 == count)
+            open_axes = [axis for axis in self._open if axis >= settled]
+            if open_axes:
+                positions = np.flatnonzero(bad) + start
+                for axis in open_axes:
+                    self._widen_axis(axis, placement.index(axis, positions))
+        elif self._open or any(self.first):
+            if placement.row <= _LONG_ROW:
+                self._add_rows(start, bad)
+            else:
+                self._add_positions(np.flatnonzero(bad) + start)
         # Axes whose whole length is covered need no more looking at: bad tensors are mostly
         # bad all over, and then this costs nothing.
         self._open = [axis for axis in self._open if not self._full(axis)]
@@ -203,37 +168,87 @@ class Extent:
             elif value > self._high[axis]:
                 self._high[axis] = value
 
-    def _settle(
-        self, first: tuple[int, ...], last: tuple[int, ...], positions: npt.NDArray[np.int64]
-    ) -> int:
+    def _widen_axis(self, axis: int, index: npt.NDArray[np.int64]) -> None:
+        self._low[axis] = min(self._low[axis], int(index.min()))
+        self._high[axis] = max(self._high[axis], int(index.max()))
+
+    def _settle(self, first: tuple[int, ...], last: tuple[int, ...], *, gapless: bool) -> int:
         """Return of how many axes the ends of a range in row-major order say everything."""
         rank = self._placement.rank
         pairs = zip(first, last, strict=True)
         differing = next((axis for axis, (x, y) in enumerate(pairs) if x != y), rank)
         settled = min(differing + 1, rank)
-        if int(positions[-1]) - int(positions[0]) + 1 == positions.size:
-            # Without gaps, the step along `differing` passes both ends of all later axes.
+        if gapless:
+            # The step along `differing` passes both ends of all later axes.
             for axis in range(settled, rank):
                 self._low[axis] = 0
                 self._high[axis] = self._placement.shape[axis] - 1
             settled = rank
         return settled
 
-    def _lower_first(self, positions: npt.NDArray[np.int64]) -> None:
-        """Look for an element that comes before `first` in logical order."""
-        assert self.first is not None
+    def _add_positions(self, positions: npt.NDArray[np.int64]) -> None:
+        for axis in self._open:
+            self._widen_axis(axis, self._placement.index(axis, positions))
         left = positions
         best = []
-        tied = True
         for axis in range(self._placement.rank):
             index = self._placement.index(axis, left)
+            best.append(int(index.min()))
+            left = left[index == best[-1]]
+        assert self.first is not None
+        self.first = min(self.first, tuple(best))
+
+    def _add_rows(self, start: int, bad: npt.NDArray[np.bool_]) -> None:
+        """Do the same by rows of the last stored dimension, which are many times fewer."""
+        placement = self._placement
+        row = placement.row
+        skipped = start % row
+        if skipped or bad.size % row:
+            aligned = np.zeros(-(-(skipped + bad.size) // row) * row, np.bool_)
+            aligned[skipped : skipped + bad.size] = bad
+            bad = aligned
+            start -= skipped
+        matrix = bad.reshape(-1, row)
+        numbers = np.flatnonzero(_any_in_row(bad, row))
+        if numbers.size < len(matrix):
+            matrix = matrix[numbers]
+        positions = numbers * row + start
+        for axis in self._open:
+            index = placement.index(axis, positions)
+            if axis == placement.row_axis:
+                self._widen_row_axis(axis, index, matrix)
+            else:
+                self._widen_axis(axis, index)
+        assert self.first is not None
+        if not any(self.first):
+            return
+        best = []
+        for axis in range(placement.rank):
+            index = placement.index(axis, positions)
             smallest = int(index.min())
-            if tied and smallest > self.first[axis]:
-                return
-            tied = tied and smallest == self.first[axis]
+            tied = index == smallest
+            positions, matrix = positions[tied], matrix[tied]
+            if axis == placement.row_axis:
+                column = int(matrix.any(axis=0).argmax())
+                smallest += column
+                positions, matrix = positions[matrix[:, column]], matrix[matrix[:, column]]
             best.append(smallest)
-            left = left[index == smallest]
+            if best > list(self.first[: axis + 1]):
+                return
         self.first = tuple(best)
+
+    def _widen_row_axis(
+        self, axis: int, index: npt.NDArray[np.int64], matrix: npt.NDArray[np.bool_]
+    ) -> None:
+        # The outermost blocks decide, and within them the outermost columns.
+        least, most = int(index.min()), int(index.max())
+        last = matrix.shape[1] - 1
+        if least < self._low[axis]:
+            columns = matrix[index == least].any(axis=0)
+            self._low[axis] = min(self._low[axis], least + int(columns.argmax()))
+        if most + last > self._high[axis]:
+            columns = matrix[index == most].any(axis=0)[::-1]
+            self._high[axis] = max(self._high[axis], most + last - int(columns.argmax()))
 
     @property
     def box(self) -> tuple[tuple[int, int], ...] | None:

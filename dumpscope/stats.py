@@ -7,12 +7,11 @@ clean is looked at again: counted exactly, with its sums, and where its bad elem
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dumpscope.elements import Data, Encoding, encoding_of, stream_codes, stream_elements
+from dumpscope.elements import Data, Encoding, encoding_of, stream_elements
 from dumpscope.errors import UnsupportedDtypeError
 from dumpscope.exactstats import (
     Tally,
@@ -24,7 +23,8 @@ from dumpscope.exactstats import (
 from dumpscope.inspection import inspect_bad, mask_constants, mask_pattern
 from dumpscope.lowfloats import unpack_codes
 from dumpscope.model import MaskPattern, StatsLevel, TensorStats
-from dumpscope.positions import Placement, placement_of
+from dumpscope.padded_screening import screen_padded, split_padding
+from dumpscope.positions import placement_of
 from dumpscope.screening import near_code, screen_for
 
 if TYPE_CHECKING:
@@ -103,16 +103,15 @@ def _screen(
     data: Data, dtype: Dtype, geometry: Geometry, near_limit_share: float, total: int
 ) -> TensorStats | None:
     """Measure a clean tensor; `None` when it is not clean or its type cannot be screened."""
-    screen = screen_for(dtype, near_limit_share)
-    if screen is None:
-        return None
     padding_nonfinite = 0
     if geometry.padded:
-        elements = _ElementsOnly(data, encoding_of(dtype), total, placement_of(geometry))
-        found = screen.run(elements, total)
-        padding_nonfinite = elements.padding_nonfinite
+        placement = placement_of(geometry)
+        found, padding_nonfinite = screen_padded(
+            data, encoding_of(dtype), total, placement, near_limit_share
+        )
     else:
-        found = screen.run(data, total)
+        screen = screen_for(dtype, near_limit_share)
+        found = None if screen is None else screen.run(data, total)
         if found is not None and found.count < total:
             return None
     if found is None:
@@ -155,28 +154,6 @@ def _find_mask(
     return mask_pattern(data, encoding_of(dtype), placement_of(geometry), total, minimum)
 
 
-class _ElementsOnly:
-    """The bytes of a padded tensor without the padding, whose non-finite values it counts."""
-
-    def __init__(self, data: Data, encoding: Encoding, total: int, placement: Placement) -> None:
-        self._split = (data, encoding, total, placement)
-        self.nbytes = data.nbytes
-        self.padding_nonfinite = 0
-
-    def blocks(self) -> Iterator[memoryview]:
-        encoding = self._split[1]
-        for codes, padding in _split(*self._split):
-            if padding is not None:
-                self.padding_nonfinite += _count_nonfinite(encoding, padding)
-            yield codes.view(np.uint8).data
-
-
-def _count_nonfinite(encoding: Encoding, codes: npt.NDArray[Any]) -> int:
-    if encoding.dtype.kind not in ("float", "complex"):
-        return 0
-    return int(np.count_nonzero(encoding.nonfinite(codes)))
-
-
 # --- everything, exactly ----------------------------------------------------------------------
 
 
@@ -194,7 +171,7 @@ def _measure_exactly(
     if dtype.packed and dtype.bits <= 4 and not placement.padded:
         sweep.add_bytes(data, total)
     else:
-        for codes, padding in _split(data, encoding, total, placement):
+        for codes, padding in split_padding(data, encoding, total, placement):
             sweep.add(codes, padding)
     tally = sweep.result()
     unclean = bool(tally.nonfinite or (tally.saturated and dtype.saturates))
@@ -239,24 +216,6 @@ def _measure_exactly(
     return Measured(stats, digest)
 
 
-def _split(
-    data: Data, encoding: Encoding, total: int, placement: Placement
-) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any] | None]]:
-    """Yield (codes of elements, codes of padding) block by block."""
-    if not placement.padded:
-        for _, codes in stream_codes(data, encoding, total):
-            yield codes, None
-        return
-    for _, codes, valid in stream_elements(data, encoding, total, placement):
-        if valid is True:
-            yield codes, None
-        elif valid is False:
-            yield codes[:0], codes
-        else:
-            rows = codes.reshape(-1, encoding.lanes) if encoding.lanes > 1 else codes
-            yield rows[valid].reshape(-1), rows[~valid].reshape(-1)
-
-
 class _Sweep:
     """Takes blocks of codes and counts them in the way that suits their type."""
 
@@ -275,7 +234,7 @@ class _Sweep:
     def add(self, codes: npt.NDArray[Any], padding: npt.NDArray[Any] | None) -> None:
         encoding = self._encoding
         if padding is not None:
-            self.padding_nonfinite += _count_nonfinite(encoding, padding)
+            self.padding_nonfinite += encoding.count_nonfinite(padding)
         if not codes.size:
             return
         self.count += codes.size // encoding.lanes

@@ -33,7 +33,7 @@ def _fill(
 
 def nc1hwc0(logical: Array, axes: str, c0: int, padding: Any) -> tuple[Array, tuple[int, ...]]:
     size = dict(zip(axes, logical.shape, strict=True))
-    n, c, h, w = (size[axis] for axis in "NCHW")
+    n, c, h, w = (int(size[axis]) for axis in "NCHW")
     c1 = -(-c // c0)
 
     def where(N: int, C: int, H: int, W: int) -> int:  # noqa: N803
@@ -45,7 +45,7 @@ def nc1hwc0(logical: Array, axes: str, c0: int, padding: Any) -> tuple[Array, tu
 
 def ndc1hwc0(logical: Array, axes: str, c0: int, padding: Any) -> tuple[Array, tuple[int, ...]]:
     size = dict(zip(axes, logical.shape, strict=True))
-    n, d, c, h, w = (size[axis] for axis in "NDCHW")
+    n, d, c, h, w = (int(size[axis]) for axis in "NDCHW")
     c1 = -(-c // c0)
 
     def where(N: int, D: int, C: int, H: int, W: int) -> int:  # noqa: N803
@@ -60,7 +60,7 @@ def fractal_z(
 ) -> tuple[Array, tuple[int, ...]]:
     """Of four axes FRACTAL_Z, of five FRACTAL_Z_3D."""
     size = dict(zip(axes, logical.shape, strict=True))
-    d, n, c, h, w = (size.get(axis, 1) for axis in "DNCHW")
+    d, n, c, h, w = (int(size.get(axis, 1)) for axis in "DNCHW")
     c1, n1 = -(-c // c0), -(-n // n0)
 
     def where(N: int, C: int, H: int, W: int, D: int = 0) -> int:  # noqa: N803
@@ -72,7 +72,7 @@ def fractal_z(
 
 
 def fractal_nz(logical: Array, h0: int, w0: int, padding: Any) -> tuple[Array, tuple[int, ...]]:
-    *lead, h, w = logical.shape
+    *lead, h, w = map(int, logical.shape)
     h1, w1 = -(-h // h0), -(-w // w0)
     matrices = logical.reshape((-1, h, w))
 

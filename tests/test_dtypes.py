@@ -14,51 +14,14 @@ import naive_numbers
 from dumpscope.dtypes import decode, dtype_named, dtype_of_code, dtype_of_label
 from dumpscope.errors import TruncatedDumpError, UnsupportedDtypeError
 
-CODES = [
-    "undefined",
-    "float32",
-    "float16",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "int64",
-    "uint32",
-    "uint64",
-    "bool",
-    "float64",
-    "string",
-    "dual_sub_int8",
-    "dual_sub_uint8",
-    "complex64",
-    "complex128",
-    "qint8",
-    "qint16",
-    "qint32",
-    "quint8",
-    "quint16",
-    "resource",
-    "string_ref",
-    "dual",
-    "variant",
-    "bfloat16",
-    "int4",
-    "uint1",
-    "int2",
-    "uint2",
-    "complex32",
-    "hifloat8",
-    "float8_e5m2",
-    "float8_e4m3fn",
-    "float8_e8m0fnu",
-    "float6_e3m2fn",
-    "float6_e2m3fn",
-    "float4_e2m1fn",
-    "float4_e1m2",
-    "hifloat4",
-    "hifloat4_scale",
-]
+_CODES = """
+undefined float32 float16 int8 uint8 int16 uint16 int32 int64 uint32 uint64 bool float64 string
+dual_sub_int8 dual_sub_uint8 complex64 complex128 qint8 qint16 qint32 quint8 quint16 resource
+string_ref dual variant bfloat16 int4 uint1 int2 uint2 complex32 hifloat8 float8_e5m2
+float8_e4m3fn float8_e8m0fnu float6_e3m2fn float6_e2m3fn float4_e2m1fn float4_e1m2 hifloat4
+hifloat4_scale
+"""
+CODES = _CODES.split()
 
 
 def same(found: object, expected: float | complex) -> bool:

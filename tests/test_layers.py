@@ -37,6 +37,8 @@ FLOORS = (
         "naming",
         "optypes",
         "overflow",
+        "padded_screening",
+        "padding",
         "places",
         "plugins",
         "positions",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import blocked_arrays
 import naive_numbers
+from dumpscope import elements, padding, positions
 from dumpscope.dtypes import dtype_named
 from dumpscope.layouts import Geometry, plain, plan_geometry
 from dumpscope.model import StatsLevel
@@ -63,11 +64,67 @@ def test_padding_counts_for_nothing(layout: str, level: StatsLevel, data: st.Dat
     values = naive_numbers.values_of(raw, name, stored.size)
     assert len(codes) == stored.size * lanes
     inside = sorted((int(n), values[at]) for at, n in enumerate(stored) if n >= 0)
-    padding = [values[at] for at, number in enumerate(stored) if number < 0]
-    measured = measure(StreamedBytes(raw, 64), dtype_named(name), geometry, level=level)
+    outside = [values[at] for at, number in enumerate(stored) if number < 0]
+    with pytest.MonkeyPatch.context() as patch:
+        # Pieces that end anywhere, and the ways that only large tensors take.
+        patch.setattr(elements, "_PIECE", data.draw(st.sampled_from([5, 16, 1 << 16])))
+        patch.setattr(positions, "_LONG_ROW", data.draw(st.sampled_from([0, 1 << 12])))
+        patch.setattr(padding, "_TILE", data.draw(st.sampled_from([0, 8, 1 << 16])))
+        positions.placement_of.cache_clear()
+        measured = measure(StreamedBytes(raw, 64), dtype_named(name), geometry, level=level)
+    positions.placement_of.cache_clear()
     check(measured, [value for _, value in inside], name, shape, level)
-    bad = sum(naive_numbers.kind_of(value) != "finite" for value in padding)
+    bad = sum(naive_numbers.kind_of(value) != "finite" for value in outside)
     assert measured.stats.padding_nonfinite == bad
+
+
+@pytest.mark.parametrize("longest_tile", [0, 3, 8, 20, 1 << 16])
+@given(
+    layout=st.sampled_from(["NC1HWC0", "FRACTAL_NZ", "FRACTAL_Z", "NDC1HWC0", "FRACTAL_Z_3D"]),
+    data=st.data(),
+)
+def test_segments_say_what_is_padding(longest_tile: int, layout: str, data: st.DataObject) -> None:
+    """Whatever is kept as a pattern, and wherever reading starts."""
+    stored, geometry, _ = data.draw(st.composite(blocked_numbers)(layout))
+    if not geometry.padded:
+        return
+    is_element = geometry_mask(geometry)
+    assert np.count_nonzero(is_element) == np.count_nonzero(stored >= 0)
+    start = data.draw(st.integers(0, stored.size))
+    count = data.draw(st.integers(0, stored.size - start))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(padding, "_TILE", longest_tile)
+        pattern = padding.PaddingPattern(geometry)
+        found: list[bool] = []
+        for at, size, valid, offset in pattern.segments(start, count):
+            assert at == start + len(found)
+            assert size > 0
+            if isinstance(valid, padding.Tile):
+                found.extend(valid.mask[offset : offset + size].tolist())
+            else:
+                found.extend([valid] * size)
+    assert found == is_element[start : start + count].tolist()
+
+
+def geometry_mask(geometry: Geometry) -> npt.NDArray[np.bool_]:
+    """Which stored elements `to_logical` keeps."""
+    kept = geometry.to_logical(np.arange(geometry.stored_count))
+    mask = np.zeros(geometry.stored_count, np.bool_)
+    mask[kept.reshape(-1)] = True
+    return mask
+
+
+def test_the_rows_of_a_vector_stored_as_a_matrix() -> None:
+    geometry = plan_geometry("FRACTAL_NZ", (3, 2, 4, 8), (19,))
+    assert np.flatnonzero(geometry_mask(geometry)).tolist() == [
+        *range(8),
+        *range(64, 72),
+        *range(128, 131),
+    ]
+    values = np.full(192, np.nan, np.float32)
+    values[geometry_mask(geometry)] = np.arange(19)
+    stats = measure(StreamedBytes(values.tobytes()), dtype_named("float32"), geometry).stats
+    assert (stats.count, stats.nan, stats.max, stats.padding_nonfinite) == (19, 0, 18.0, 173)
 
 
 @pytest.mark.parametrize("rows", [7, 4096, 5000])

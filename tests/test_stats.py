@@ -150,6 +150,15 @@ def test_no_digest_of_clean_short_or_constant_tensors() -> None:
     assert digest_of(constant, "complex64", (100,)) is not None
 
 
+def test_the_digest_behind_a_long_constant_beginning() -> None:
+    values = np.full((200_003, 2), np.nan, np.float32)
+    values[-1, 1] = 3.0
+    expected = hashlib.blake2b(values.tobytes(), digest_size=16).hexdigest()
+    assert digest_of(values, "float32", (200_003, 2)) == expected
+    assert digest_of(values, "complex64", (200_003,)) == expected
+    assert digest_of(values, "float32", (400_006,)) == expected
+
+
 def test_nothing_to_check() -> None:
     empty = measure(StreamedBytes(b""), dtype_named("float16"), plain((3, 0)))
     assert empty.stats == TensorStats()
