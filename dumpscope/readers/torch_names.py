@@ -42,7 +42,7 @@ __all__ = [
     "resolve_storage",
 ]
 
-_MAX_COUNT = 1 << 62
+_MAX_COUNT = 1 << 58
 _MAX_DIMENSIONS = 64
 _MAX_KEY = 128
 

@@ -12,8 +12,8 @@ a tensor, a list of tensors                 outputs of an operator called after 
 ==========================================  ====================================================
 
 Numbers with a fraction are arguments and results too where a key says so; elsewhere they are
-settings (`lr`, `best_loss`), and only a NaN counts. Containers may hold each other any number of
-times, so each is looked into once for each role.
+settings (`lr`, `best_loss`), and only a NaN counts. An infinite argument is a constant.
+Containers may hold each other any number of times, so each is looked into once for each role.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def find_executions(value: object, role: Role | None, default: Role) -> list[Tre
         value = node.value
         if isinstance(value, Storage):
             value = PickledTensor(value, value.dtype or "uint8", 0, (value.count,), (1,))
-        if isinstance(value, (float, complex)) and node.role is None and not cmath.isnan(value):
+        if isinstance(value, (float, complex)) and not _matters(value, node.role):
             continue
         if isinstance(value, (PickledTensor, float, complex)):
             owner = found.setdefault(node.owner, TreeExecution(node.owner))
@@ -143,6 +143,13 @@ def _keyed(node: _Node, key: str, item: object, depth: int) -> _Node:
     if key[len(before) :].lstrip("./").lower().startswith("grad"):
         owner = _join(owner, "backward")
     return _Node(item, owner, role, position, path, depth)
+
+
+def _matters(value: float | complex, role: Role | None) -> bool:
+    """Whether a number is more than a setting, or a constant like the p of a norm."""
+    if role is None:
+        return cmath.isnan(value)
+    return role == "output" or not cmath.isinf(value)
 
 
 def _has_roles(value: PickledDict) -> bool:
