@@ -39,11 +39,8 @@ __all__ = [
     "decode_tensors",
     "dump_json",
     "encode_tensor",
-    "NOT_FULL",
-    "full_stats",
     "kind_head",
     "kind_stats",
-    "pack_usual",
     "load_json",
     "parse_kind",
     "tensor_kinds",
@@ -65,10 +62,10 @@ kind_stats: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
     "count", "nan", "posinf", "neginf", "saturated", "near_limit", "padding_nonfinite",
     "first_bad", "bad_box", "saturated_negative",
 )  # fmt: skip
-full_stats: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
+_full_stats: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
     "mean", "std", "rms", "l2", "subnormal", "zero"
 )
-NOT_FULL = (None, None, None, None, None, None)
+_NOT_FULL = (None, None, None, None, None, None)
 _FULL_TYPES = [float, float, float, float, int, int]
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
@@ -95,8 +92,8 @@ _USUAL_BYTES = _LAYOUTS[_EXTREMES].size
 _USUAL_ADDRESS = struct.Struct("<xIQ16x")
 """Kind and address of a usual record."""
 
-pack_usual = _LAYOUTS[_EXTREMES].pack
-"""Packs 1, kind, address, min and max of floats: what a clean tensor of a screening is."""
+_pack_usual = _LAYOUTS[_EXTREMES].pack
+"""What a clean tensor of a screening is: kind, address, two floats."""
 
 
 @dataclass(slots=True)
@@ -175,45 +172,62 @@ def parse_kind(content: bytes) -> Kind:
 def encode_tensor(tensor: TensorSummary, kind: int) -> bytes:
     """Encode what a tensor does not share with others of its kind."""
     stats = tensor.stats
-    low, high, full = stats.min, stats.max, full_stats(stats)
-    code, values = _fitting(low, high, full)
-    if code >= 0 and stats.mask is None:
-        try:
-            if tensor.offset:
-                code |= _OFFSET
-                return _LAYOUTS[code].pack(code, kind, tensor.address, tensor.offset, *values)
-            return _LAYOUTS[code].pack(code, kind, tensor.address, *values)
-        except struct.error:
-            pass
+    low = stats.min
+    high = stats.max
+    full = _full_stats(stats)
+    try:
+        if (
+            type(low) is float
+            and type(high) is float
+            and full == _NOT_FULL
+            and not tensor.offset
+            and stats.mask is None
+        ):
+            return _pack_usual(_EXTREMES, kind, tensor.address, low, high)
+        return _encode_other(tensor, kind, low, high, full)
+    except struct.error:
+        return _encode_any(tensor, kind)
+
+
+def _encode_other(
+    tensor: TensorSummary, kind: int, low: object, high: object, full: tuple[Any, ...]
+) -> bytes:
+    values: tuple[Any, ...] = (low, high)
+    if type(low) is float and type(high) is float:
+        code = _EXTREMES
+    elif type(low) is int and type(high) is int:
+        code = _EXTREMES | _INTEGERS
+    elif low is None and high is None and full == _NOT_FULL:
+        code, values = 0, ()
+    else:
+        return _encode_any(tensor, kind)
+    if full != _NOT_FULL:
+        if list(map(type, full)) != _FULL_TYPES:
+            return _encode_any(tensor, kind)
+        code |= _FULL
+        values += full
+    if tensor.stats.mask is not None:
+        return _encode_any(tensor, kind)
+    if tensor.offset:
+        code |= _OFFSET
+        values = (tensor.offset, *values)
+    return _LAYOUTS[code].pack(code, kind, tensor.address, *values)
+
+
+def _encode_any(tensor: TensorSummary, kind: int) -> bytes:
+    stats = tensor.stats
     mask = stats.mask
     content = dump_json(
         (
             tensor.address,
             tensor.offset,
-            low,
-            high,
-            full,
+            stats.min,
+            stats.max,
+            _full_stats(stats),
             None if mask is None else (mask.value, mask.count, mask.digest),
         )
     )
     return _LAYOUTS[_JSON].pack(_JSON, kind, 0, len(content)) + content
-
-
-def _fitting(low: object, high: object, full: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
-    """The code under which numbers fit, and their sequence; -1 when they do not."""
-    if type(low) is float and type(high) is float:
-        code = _EXTREMES
-    elif type(low) is int and type(high) is int:
-        code = _EXTREMES | _INTEGERS
-    elif low is None and high is None and full == NOT_FULL:
-        return 0, ()
-    else:
-        return -1, ()
-    if full == NOT_FULL:
-        return code, (low, high)
-    if list(map(type, full)) == _FULL_TYPES:
-        return code | _FULL, (low, high, *full)
-    return -1, ()
 
 
 def decode_tensors(
@@ -230,7 +244,7 @@ def decode_tensors(
         position += layout.size
         offset = 0
         low = high = mask = None
-        full: Sequence[Any] = NOT_FULL
+        full: Sequence[Any] = _NOT_FULL
         if code & _JSON:
             content = load_json(blob[position : position + values[-1]])
             position += values[-1]

@@ -19,15 +19,12 @@ from dumpscope.model import (
     ReadFailure,
 )
 from dumpscope.store.encoding import (
-    NOT_FULL,
     SqlValue,
     bindable,
     dump_json,
     encode_tensor,
-    full_stats,
     kind_head,
     kind_stats,
-    pack_usual,
 )
 from dumpscope.store.shared_rows import SharedRows
 
@@ -39,26 +36,43 @@ _op_start: Callable[[OpRecord], Row] = attrgetter(
     "step", "device", "start_ns", "task_id", "stream_id", "context_id", "thread_id", "order",
     "timestamp", "op_type", "op_name",
 )  # fmt: skip
-_op_rest: Callable[[OpRecord], Row] = attrgetter("container", "parent", "stack", "attributes")
-_USUAL_REST = (False, None, (), ())
+_op_rest: Callable[[OpRecord], Row] = attrgetter(
+    "container", "parent", "stack", "attributes", "reader", "file"
+)
 
-_LARGEST_ADDRESS = (1 << 64) - 1
+_MOST_REMEMBERED = 1 << 14
 
 
 class IdentityMaker:
-    """Hashes all that must be the same for a file's record to be used again (16 bytes)."""
+    """Hashes all that must be the same for a file's record to be used again (16 bytes).
+
+    A file is looked up, then read, then stored: its hash is computed once.
+    """
 
     def __init__(self, root: SqlValue, signature: str) -> None:
+        self.root = root
+        self.signature = signature
         self._head = repr((root, signature))
         self._place: Place | None = None
         self._base = hashlib.blake2b(digest_size=16)
+        self._remembered: dict[str, tuple[DumpFile, bytes]] = {}
 
     def __call__(self, file: DumpFile) -> bytes:
+        known = self._remembered.pop(file.relative, None)
+        if known is not None and known[0] is file:
+            return known[1]
+        return self.hash(file)
+
+    def remember(self, file: DumpFile, identity: bytes) -> None:
+        """Keep what was computed, until it is asked for."""
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[file.relative] = (file, identity)
+
+    def hash(self, file: DumpFile) -> bytes:
         if file.place is not self._place:
             self._place = file.place
-            self._base = hashlib.blake2b(
-                _bytes(f"{self._head}{file.place!r}"), digest_size=16
-            )
+            self._base = hashlib.blake2b(_bytes(f"{self._head}{file.place!r}"), digest_size=16)
         hashed = self._base.copy()
         hashed.update(
             _bytes(
@@ -77,15 +91,14 @@ class FileRows:
         connection: sqlite3.Connection,
         shared: SharedRows,
         scan_no: int,
-        root: SqlValue,
-        signature: str,
+        identity: IdentityMaker,
     ) -> None:
         shared.refresh()
         self._connection = connection
         self._shared = shared
         self._scan_no = scan_no
-        self._identity = IdentityMaker(root, signature)
-        self._origin_id = shared.origin_id(root, signature)
+        self._identity = identity
+        self._origin_id = shared.origin_id(identity.root, identity.signature)
         self._place: Place | None = None
         self._place_id = 0
         self._next_file = _next_number(connection, "SELECT max(file_id) FROM files")
@@ -107,27 +120,24 @@ class FileRows:
         self._next_file += 1
         first_op = self._next_op
         tensors = unchecked = 0
+        usual = (False, None, (), (), result.reader, file.relative)
         for op in result.ops:
             tensors += len(op.tensors)
-            unchecked += self._take_op(op, file_id, file.relative, result.reader)
-        for record in result.overflow:
-            self._take_overflow(record, file_id, file.relative)
-        for node in result.graph:
-            self._take_node(node, file_id, file.relative)
-        for failure in result.failures:
-            self._take_failure(failure, file_id)
-        readable = not any(_is_os_error(failure.error) for failure in result.failures)
+            unchecked += self._take_op(op, file_id, usual)
+        identity: bytes | None = self._identity(file)
+        has_more = bool(result.overflow or result.graph or result.failures)
+        if has_more:
+            self._take_more(result, file_id)
+            if any(_is_os_error(failure.error) for failure in result.failures):
+                identity = None
         self._files.append(
             (
                 file_id,
-                self._identity(file) if readable else None,
+                identity,
                 self._origin_id,
                 self._place_id,
                 file.relative,
                 file.size,
-                file.mtime_ns,
-                file.ctime_ns,
-                file.inode,
                 result.reader,
                 result.known,
                 result.auxiliary,
@@ -136,7 +146,7 @@ class FileRows:
                 self._next_op - first_op,
                 tensors,
                 unchecked,
-                bool(result.overflow or result.graph or result.failures),
+                has_more,
                 dump_json(result.notes) if result.notes else None,
             )
         )
@@ -153,7 +163,7 @@ class FileRows:
         insert_rows(connection, "graph", self._graph)
         insert_rows(connection, "failures", self._failures)
 
-    def _take_op(self, op: OpRecord, file_id: int, relative: str, reader: str) -> int:
+    def _take_op(self, op: OpRecord, file_id: int, usual: Row) -> int:
         """Make the row of an operator. Returns how many of its tensors are unchecked."""
         notable = False
         unchecked = 0
@@ -163,54 +173,39 @@ class FileRows:
             stats = tensor.stats
             kind = (kind_head(tensor), kind_stats(stats))
             known = kinds.get(kind) or self._shared.add_kind(kind, tensor)
-            number, is_notable, is_unread = known
-            if is_notable:
+            if known[1]:
                 notable = True
-            if is_unread:
+            if known[2]:
                 unchecked += 1
-            low = stats.min
-            high = stats.max
-            if (
-                type(low) is float
-                and type(high) is float
-                and full_stats(stats) == NOT_FULL
-                and stats.mask is None
-                and not tensor.offset
-                and 0 <= tensor.address <= _LARGEST_ADDRESS
-            ):
-                parts.append(pack_usual(1, number, tensor.address, low, high))
-            else:
-                parts.append(encode_tensor(tensor, number))
-        place_id = self._place_id
-        if op.place is not self._place:
-            place_id = self._shared.place_id(op.place)
-        rest: bytes | None = None
-        values = _op_rest(op)
-        if values != _USUAL_REST or op.reader != reader or op.file != relative:
-            rest = dump_json(
-                (
-                    *values,
-                    None if op.reader == reader else op.reader,
-                    None if op.file == relative else op.file,
-                )
-            )
+            parts.append(encode_tensor(tensor, known[0]))
+        rest = _op_rest(op)
         self._ops.append(
             (
                 self._next_op,
                 file_id,
-                place_id,
+                self._place_id if op.place is self._place else self._shared.place_id(op.place),
                 notable,
                 op.partial,
                 op.form,
                 len(parts),
                 unchecked,
                 *_op_start(op),
-                rest,
+                None if rest == usual else _rest_content(rest, usual),
                 b"".join(parts),
             )
         )
         self._next_op += 1
         return unchecked
+
+    def _take_more(self, result: FileResult, file_id: int) -> None:
+        """Make the rows of what few files have."""
+        relative = result.file.relative
+        for record in result.overflow:
+            self._take_overflow(record, file_id, relative)
+        for node in result.graph:
+            self._take_node(node, file_id, relative)
+        for failure in result.failures:
+            self._take_failure(failure, file_id)
 
     def _take_overflow(self, record: OverflowRecord, file_id: int, relative: str) -> None:
         units = [
@@ -238,10 +233,16 @@ class FileRows:
         )  # fmt: skip
 
 
+def _rest_content(rest: Row, usual: Row) -> bytes:
+    """Encode what most operators do not have; what they share with their file is left out."""
+    shared = (None if own == of_file else own for own, of_file in zip(rest[4:], usual[4:], strict=True))
+    return dump_json((*rest[:4], *shared))
+
+
 _INSERTS = {
     table: f"INSERT INTO {table} VALUES({','.join('?' * columns)})"
     for table, columns in (
-        ("ops", 21), ("files", 19), ("scan_files", 2), ("overflow", 9), ("graph", 7),
+        ("ops", 21), ("files", 16), ("scan_files", 2), ("overflow", 9), ("graph", 7),
         ("failures", 8),
     )
 }  # fmt: skip

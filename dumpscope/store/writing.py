@@ -15,7 +15,7 @@ from typing import Literal
 
 from dumpscope.model import DumpFile, FileResult, ReadFailure, ScanOptions
 from dumpscope.store.connection import StoreConnection
-from dumpscope.store.encoding import SqlValue, bindable, dump_json
+from dumpscope.store.encoding import bindable, dump_json
 from dumpscope.store.file_rows import FileRows, IdentityMaker, insert_rows
 from dumpscope.store.opening import told
 
@@ -26,6 +26,8 @@ _LOOKED_UP_AT_ONCE = 500
 
 class StoreWriting(StoreConnection):
     """The writing half of `Store`."""
+
+    _last_maker: IdentityMaker | None = None
 
     def begin(
         self,
@@ -88,7 +90,8 @@ class StoreWriting(StoreConnection):
         `signature` are the same and the file could be opened and read then.
         """
         number = self._scan_no(scan_id)
-        identities = list(map(IdentityMaker(self._root(number), signature), files))
+        maker = self._identity_maker(number, signature)
+        identities = list(map(maker.hash, files))
         known: dict[bytes, int] = {}
         with self._transaction() as connection:
             for start in range(0, len(identities), _LOOKED_UP_AT_ONCE):
@@ -105,14 +108,18 @@ class StoreWriting(StoreConnection):
                     "INSERT OR IGNORE INTO scan_files VALUES(?,?)",
                     [(number, known[i]) for i in identities if i in known],
                 )
-        return [identity in known for identity in identities]
+        reused = [identity in known for identity in identities]
+        for file, identity, is_there in zip(files, identities, reused, strict=True):
+            if not is_there:
+                maker.remember(file, identity)
+        return reused
 
     def add(self, scan_id: str, results: Sequence[FileResult], signature: str) -> None:
         """Store what files gave, and link them to the scan."""
         number = self._scan_no(scan_id)
-        root = self._root(number)
+        identity = self._identity_maker(number, signature)
         with self._transaction() as connection:
-            rows = FileRows(connection, self._shared, number, root, signature)
+            rows = FileRows(connection, self._shared, number, identity)
             for result in results:
                 rows.take(result)
             rows.insert()
@@ -126,10 +133,12 @@ class StoreWriting(StoreConnection):
         with self._transaction() as connection:
             insert_rows(connection, "failures", rows)
 
-    def _root(self, number: int) -> SqlValue:
+    def _identity_maker(self, scan_no: int, signature: str) -> IdentityMaker:
         with told(self.path):
             row = self._connection.execute(
-                "SELECT root FROM scans WHERE scan_no = ?", (number,)
+                "SELECT root FROM scans WHERE scan_no = ?", (scan_no,)
             ).fetchone()
-        root: SqlValue = row[0]
-        return root
+        maker = self._last_maker
+        if maker is None or (maker.root, maker.signature) != (row[0], signature):
+            maker = self._last_maker = IdentityMaker(row[0], signature)
+        return maker

@@ -28,9 +28,9 @@ STATEMENTS = (
         place_id INTEGER PRIMARY KEY, source, run, host, step, device, model_name, model_id,
         content)""",
     """CREATE TABLE files(
-        file_id INTEGER PRIMARY KEY, identity, origin_id, place_id, relative, size,
-        mtime_ns, ctime_ns, inode, reader, known, auxiliary, bytes_read, first_op, op_count,
-        tensor_count, unchecked_count, has_more, notes)""",
+        file_id INTEGER PRIMARY KEY, identity, origin_id, place_id, relative, size, reader,
+        known, auxiliary, bytes_read, first_op, op_count, tensor_count, unchecked_count,
+        has_more, notes)""",
     "CREATE TABLE identities(identity PRIMARY KEY, file_id) WITHOUT ROWID",
     "CREATE TABLE identified(file_id INTEGER NOT NULL)",
     "INSERT INTO identified VALUES(0)",
