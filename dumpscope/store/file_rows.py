@@ -235,8 +235,8 @@ class FileRows:
 
 def _rest_content(rest: Row, usual: Row) -> bytes:
     """Encode what most operators do not have; what they share with their file is left out."""
-    shared = (None if own == of_file else own for own, of_file in zip(rest[4:], usual[4:], strict=True))
-    return dump_json((*rest[:4], *shared))
+    own = (None if a == b else a for a, b in zip(rest[4:], usual[4:], strict=True))
+    return dump_json((*rest[:4], *own))
 
 
 _INSERTS = {
