@@ -1,7 +1,8 @@
 """The domain: what a dump consists of, and what dumpscope says about it.
 
-Plain frozen dataclasses and enums. Nothing here reads a file, computes or formats. Every
-number stays a number, and what is not known is `None`.
+Frozen dataclasses and enums (those that a scan makes by the million are frozen for the type
+checker only, see `records`). Nothing here reads a file, computes or formats. Every number stays a
+number, and what is not known is `None`.
 """
 
 from __future__ import annotations

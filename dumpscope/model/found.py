@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Literal
+
+from dumpscope.records import record
 
 __all__ = ["DumpFile", "DumpName", "Match", "Place", "Role"]
 
@@ -19,7 +21,7 @@ class Match(IntEnum):
     CONTENT = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DumpName:
     """The fields of a dump file's name (naming.py parses it).
 
@@ -44,7 +46,7 @@ class DumpName:
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """What the folders around a file say. One object for all files of a folder.
 
@@ -70,7 +72,7 @@ class Place:
         return self.device_id if self.global_rank is None else self.global_rank
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DumpFile:
     """One regular file that the walk found.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dumpscope.model.found import DumpFile, Place, Role
+from dumpscope.records import record
 
 __all__ = [
     "BITS_UNKNOWN",
@@ -33,7 +34,7 @@ FORM_STATISTICS = 2
 """Only statistics of the values."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MaskPattern:
     """The elements of a tensor that hold one mask constant.
 
@@ -47,7 +48,7 @@ class MaskPattern:
     digest: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TensorStats:
     """What was counted in one tensor. Elements of padding count in `padding_nonfinite` only.
 
@@ -83,7 +84,7 @@ class TensorStats:
         return self.nan + self.posinf + self.neginf
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TensorSummary:
     """One tensor of an execution, without its data.
 
@@ -114,7 +115,7 @@ class TensorSummary:
     stats: TensorStats = field(default_factory=TensorStats)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OpRecord:
     """One operator execution as it was measured (or one part of it, see `partial`).
 
@@ -158,7 +159,7 @@ class OpRecord:
         return tuple(t for t in self.tensors if t.role == "output")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OverflowUnit:
     """What one hardware unit reported. Ids are `None` when they are all ones or 65535."""
 
@@ -177,7 +178,7 @@ class OverflowUnit:
         return not any(self.status)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OverflowRecord:
     """One overflow record of the hardware: `units[0]` is the main one."""
 
@@ -194,7 +195,7 @@ class OverflowRecord:
         return all(unit.empty for unit in self.units)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GraphNode:
     """One operator of a graph text: a source of edges and of original names.
 
@@ -209,7 +210,7 @@ class GraphNode:
     file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReadFailure:
     """A file, or a part of it, that could not be read."""
 
@@ -220,7 +221,7 @@ class ReadFailure:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FileResult:
     """All that one file gave. Plain data: it travels between processes and machines.
 
