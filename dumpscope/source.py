@@ -102,9 +102,7 @@ class LocalSource:
         self.file = file
         self._buffer = buffer
         # O_NONBLOCK: a fifo put in the file's place must not hang the scan.
-        self._fd = os.open(
-            file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        )
+        self._fd = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             status = os.fstat(self._fd)
             if not stat.S_ISREG(status.st_mode):
@@ -148,7 +146,8 @@ class LocalSource:
             chunk = os.pread(self._fd, min(end - offset, 1 << 24), offset)
             if not chunk:
                 raise TruncatedDumpError(
-                    f"expected {end - offset} more bytes, found 0: the file shrank while it was read",
+                    f"expected {end - offset} more bytes, found 0: "
+                    "the file shrank while it was read",
                     path=self.file.relative,
                     offset=offset,
                 )

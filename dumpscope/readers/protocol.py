@@ -186,7 +186,7 @@ class Execution:
 
 
 Record = Union[Execution, OverflowRecord, GraphNode, DumpReadError]
-"""What a reader yields. A `DumpReadError` that is yielded is a fault after which reading went on."""
+"""What a reader yields; a yielded `DumpReadError` is a fault after which reading went on."""
 
 
 class Reader(Protocol):
