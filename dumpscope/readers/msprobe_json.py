@@ -20,8 +20,8 @@ from dumpscope.source import DumpSource
 __all__ = ["JsonMember", "load_json", "read_members"]
 
 _BLOCK_BYTES = 1 << 20
-_LARGEST_VALUE_CHARS = 64 << 20
-_LARGEST_FILE_BYTES = 512 << 20
+_LARGEST_VALUE_CHARS = 16 << 20
+_LARGEST_FILE_BYTES = 128 << 20
 _LONGEST_INTEGER = 40
 _NEAR_END = 16
 """A fault this near to the end of the text may be due to the end."""
