@@ -7,7 +7,9 @@ asked for as the built-in ones are.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +30,33 @@ _EPILOG = (
     "Example: dumpscope report --xlsx --csv=offenders.csv --json=-; every PATH is optional, "
     "- is stdout. Exit status 0 when everything asked for was written."
 )
+
+
+class _ReportCommand(click.Command):
+    """A command whose report options may stand without a value.
+
+    click can do that too (`flag_value`), but not in every version that is installed beside CANN.
+    """
+
+    defaults: Mapping[str, str] = MappingProxyType({})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _complete_values(args, self.defaults))
+
+
+def _complete_values(arguments: Sequence[str], defaults: Mapping[str, str]) -> list[str]:
+    """Give an option without a value its default: `--csv --xlsx a` is `--csv=... --xlsx a`."""
+    completed: list[str] = []
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return [*completed, *arguments[position:]]
+        following = arguments[position + 1] if position + 1 < len(arguments) else None
+        alone = following is None or (following.startswith("-") and following != "-")
+        if argument in defaults and alone:
+            completed.append(f"{argument}={defaults[argument]}")
+        else:
+            completed.append(argument)
+    return completed
 
 
 def make_report_command(registry: ReporterRegistry | None = None) -> click.Command:
@@ -59,26 +88,28 @@ def make_report_command(registry: ReporterRegistry | None = None) -> click.Comma
     def _run(**values: Any) -> None:
         _report(found, values)
 
-    return click.Command(
+    command = _ReportCommand(
         "report",
         callback=_run,
         params=options,
         epilog=_EPILOG,
         help="Write the newest scan as files to send around; without a report option, print it.",
     )
+    command.defaults = {r.option: _default_path(r) for r in found.reporters}
+    return command
+
+
+def _default_path(reporter: Reporter) -> str:
+    return f"dumpscope-report.{reporter.suffix}"
 
 
 def _report_option(reporter: Reporter) -> click.Option:
     """Make an option whose value may be left out: `--csv`, `--csv=PATH`, `--csv PATH`."""
-    default = f"dumpscope-report.{reporter.suffix}"
     return click.Option(
         [reporter.option, _PREFIX + reporter.name.replace("-", "_")],
-        is_flag=False,
-        flag_value=default,
-        default=None,
         type=str,
         metavar="[PATH]",
-        help=f"Write {default}, or PATH.",
+        help=f"Write {_default_path(reporter)}, or PATH.",
     )
 
 

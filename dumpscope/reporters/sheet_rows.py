@@ -83,7 +83,7 @@ class RowWriter:
         # A note has fewer values than there are columns.
         cells = zip(values, self._columns, strict=False)
         for position, (value, (letters, style)) in enumerate(cells):
-            if value is None:
+            if value is None or value == "":
                 continue
             if special is not None and position in special:
                 style = special[position]  # noqa: PLW2901 - the column's own style is the default
@@ -124,7 +124,8 @@ class RowWriter:
 def count_lines(text: str, width: int) -> int:
     """Estimate the lines that a wrapped text takes; East Asian characters are two wide."""
     wide = len(text) if text.isascii() else sum(2 if ord(c) > 0x2E7F else 1 for c in text)
-    return min(math.ceil(wide / width), _MOST_LINES)
+    # A letter is a little narrower than the digit that widths are measured in.
+    return min(math.ceil(wide / (1.05 * width)), _MOST_LINES)
 
 
 def splice_rows(workbook: BinaryIO, target: BinaryIO, bodies: Mapping[str, SheetBody]) -> None:

@@ -151,11 +151,12 @@ class _Page:
             self._print(self._say(finding.reason))
 
     def _make_table(self) -> Table:
+        from rich.cells import cell_len
         from rich.table import Table
 
         rows = cut(self._scan.findings, self._limit)
         number = max(2, *(len(str(finding.rank or "")) for finding in rows))
-        verdict = max(18 if self._zh else 16, *(len(f.verdict.value) for f in rows))
+        verdict = max(16, *(cell_len(self._name_verdict(finding)) for finding in rows))
         operator = max(20, (self._width - verdict) * 35 // 100)
         why = self._width - number - verdict - operator - 6
         table = Table(box=self._frame(), padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
@@ -179,9 +180,14 @@ class _Page:
         place = [f"step {step}"] if step is not None else []
         if device is not None:
             place.append(f"设备 {device}" if self._zh else f"dev {device}")
-        cell = Text(finding.verdict.value, style=self._colour(finding))
+        cell = Text(self._name_verdict(finding), style=self._colour(finding))
         cell.append("\n" + " ".join(place), style="not bold default")
         return cell
+
+    def _name_verdict(self, finding: Finding) -> str:
+        """The verdict as options and documents spell it, in Chinese with its name before it."""
+        name = finding.verdict.value
+        return f"{label(name, self._lang)} {name}" if self._zh else name
 
     def _operator_cell(self, finding: Finding, width: int) -> Text:
         from rich.text import Text
