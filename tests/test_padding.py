@@ -181,3 +181,18 @@ def test_exponents_leave_padding_out() -> None:
         (1, 1),
     ]
     assert exponent_histogram(StreamedBytes(raw), dtype_named("undefined"), geometry) == []
+
+
+@pytest.mark.parametrize("level", ["screen", "full"])
+@pytest.mark.parametrize("padding_value", [0.0, 3.0, -3.0, np.nan])
+@pytest.mark.parametrize(("low", "high"), [(-2.0, -1.0), (1.0, 2.0), (-1.0, 0.0), (0.0, 1.0)])
+def test_extremes_are_those_of_elements(
+    level: StatsLevel, padding_value: float, low: float, high: float
+) -> None:
+    logical = np.linspace(low, high, 2 * 5 * 7).astype(np.float16).reshape(2, 5, 7)
+    stored, shape = blocked_arrays.fractal_nz(logical, 4, 4, np.float16(padding_value))
+    geometry = plan_geometry("FRACTAL_NZ", shape, logical.shape)
+    data = StreamedBytes(stored.tobytes(), 32)
+    stats = measure(data, dtype_named("float16"), geometry, level=level).stats
+    assert (stats.count, stats.min, stats.max) == (70, low, high)
+    assert stats.padding_nonfinite == (stored.size - 70) * math.isnan(padding_value)
