@@ -25,7 +25,7 @@ from dumpscope.store.selection import Selection
 
 __all__ = ["KindReader", "OP_COLUMNS", "Conditions", "StoreQuerying", "make_op", "select_ops"]
 
-_MOST_KEPT = 1 << 16
+_MOST_KEPT = 1 << 13
 
 OP_COLUMNS = (
     "o.op_id, o.place_id, o.partial, o.form, o.step, o.device, o.start_ns, o.task_id,"
@@ -59,9 +59,10 @@ class KindReader:
             ).fetchone()
             if row is None:
                 raise LookupError(f"tensor kind {number} is not there")
+            kind = parse_kind(row[0])
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
-            kind = self._known[number] = parse_kind(row[0])
+            self._known[number] = kind
         return kind
 
 

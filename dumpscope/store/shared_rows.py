@@ -14,7 +14,7 @@ from dumpscope.store.encoding import Kind, SqlValue, bindable, dump_json
 
 __all__ = ["SharedRows", "is_unchecked"]
 
-_MOST_KEPT = 1 << 15
+_MOST_KEPT = 1 << 13
 
 KnownKind = tuple[int, bool, bool]
 """Number of a kind, whether such tensors are notable, and whether they are unchecked."""
@@ -63,7 +63,9 @@ class SharedRows:
         self._next_kind += 1
         self._new_kinds.append((number, dump_json(kind)))
         known = (number, self._is_notable(tensor), is_unchecked(tensor))
-        self.kinds[kind] = known
+        # What is wrong with a tensor hardly ever comes twice.
+        if not known[1]:
+            self.kinds[kind] = known
         return known
 
     def _is_notable(self, tensor: TensorSummary) -> bool:
