@@ -28,7 +28,11 @@ BLOCK_BYTES = 1 << 20
 HEAD_BYTES = 4096
 """How much of a file's beginning a reader is shown to recognise it by."""
 
+_FIRST_BYTES = 1 << 16
+"""How much of a large file is read before it is known where its tensors begin."""
+
 _HAS_PREADV = hasattr(os, "preadv")
+_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class ReadBuffer:
@@ -37,6 +41,7 @@ class ReadBuffer:
     def __init__(self, size: int = BLOCK_BYTES) -> None:
         self.mapping = mmap.mmap(-1, size)
         self.view = memoryview(self.mapping)
+        self.views = [self.view]
         self.size = size
 
 
@@ -102,30 +107,54 @@ class LocalSource:
         self.file = file
         self._buffer = buffer
         # O_NONBLOCK: a fifo put in the file's place must not hang the scan.
-        self._fd = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._fd = os.open(file.path, _OPEN_FLAGS)
         try:
-            status = os.fstat(self._fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise DumpReadError("no regular file any more", path=file.relative)
-            self.size = status.st_size
+            self.size = file.size
             self._window_start = 0
-            self._window_end = 0
-            if self.size:
-                self._fill(0)
+            if not self._read_whole(file.size):
+                self._look_again()
             self.head = bytes(buffer.view[: min(self._window_end, HEAD_BYTES)])
         except BaseException:
             os.close(self._fd)
             self._fd = -1
             raise
 
-    def _fill(self, offset: int) -> None:
-        """Read one block from `offset` on into the buffer."""
+    def _read_whole(self, size: int) -> bool:
+        """Read a small file; say whether it has the size that the walk saw.
+
+        More is asked for, so what is no regular file any more shows itself by failing or by
+        having more. That saves a call for every small file.
+        """
+        buffer = self._buffer
+        if not _HAS_PREADV or not 0 < size < buffer.size:
+            return False
+        try:
+            self._window_end = os.preadv(self._fd, buffer.views, 0)
+        except OSError:
+            return False
+        return self._window_end == size
+
+    def _look_again(self) -> None:
+        """Ask for the size now, and read the beginning."""
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise DumpReadError("no regular file any more", path=self.file.relative)
+        self.size = status.st_size
+        self._window_start = self._window_end = 0
+        if self.size:
+            # Of a large file only the header: its data are then read into an aligned block.
+            self._fill(0, self.size if self.size <= self._buffer.size else _FIRST_BYTES)
+
+    def _fill(self, offset: int, wanted: int) -> None:
+        """Read at most `wanted` bytes from `offset` on into the buffer."""
+        buffer = self._buffer
         if _HAS_PREADV:
-            count = os.preadv(self._fd, [self._buffer.view], offset)
+            views = buffer.views if wanted >= buffer.size else [buffer.view[:wanted]]
+            count = os.preadv(self._fd, views, offset)
         else:  # pragma: no cover - platforms without preadv
-            chunk = os.pread(self._fd, self._buffer.size, offset)
+            chunk = os.pread(self._fd, min(wanted, buffer.size), offset)
             count = len(chunk)
-            self._buffer.view[:count] = chunk
+            buffer.view[:count] = chunk
         self._window_start = offset
         self._window_end = offset + count
 
@@ -164,17 +193,21 @@ class LocalSource:
                 path=self.file.relative,
                 offset=max(offset, 0),
             )
-        view = self._buffer.view
-        if self._window_start <= offset and end <= self._window_end:
+        start = offset - self._window_start
+        if start >= 0 and end <= self._window_end:
             # Small tensors come out of the block that is there already; a copy gives them an
             # aligned start, which numpy's reductions need to be fast.
-            start = offset - self._window_start
-            if length:
-                block = view[start : start + length]
-                yield memoryview(bytes(block)) if start % 16 else block
-            return
+            if not length:
+                return iter(())
+            block = self._buffer.view[start : start + length]
+            return iter((memoryview(bytes(block)) if start % 16 else block,))
+        return self._stream(offset, end)
+
+    def _stream(self, offset: int, end: int) -> Iterator[memoryview]:
+        view = self._buffer.view
         while offset < end:
-            self._fill(offset)
+            # What follows a large tensor is the beginning of another one, seldom small ones.
+            self._fill(offset, max(end - offset, _FIRST_BYTES))
             count = min(self._window_end, end) - offset
             if count < end - offset:
                 count -= count % 16

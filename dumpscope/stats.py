@@ -120,22 +120,24 @@ def _screen(
     minimum, large = found.minimum, found.large
     if minimum is not None and minimum in mask_constants(dtype):
         mask = _find_mask(data, dtype, geometry, total, minimum, found.maximum)
-    if large is None:
-        return TensorStats(
-            count=found.count,
-            padding_nonfinite=padding_nonfinite,
-            min=minimum,
-            max=found.maximum,
-            mask=mask,
-        )
+    # By position: this is made for every clean tensor, and names cost half as much again.
+    saturated = near_limit = negative = 0
+    if large is not None:
+        saturated, near_limit = large.saturated, large.near_limit
+        negative = large.saturated_negative
     return TensorStats(
-        count=found.count,
-        saturated=large.saturated,
-        saturated_negative=large.saturated_negative,
-        near_limit=large.near_limit,
-        padding_nonfinite=padding_nonfinite,
-        min=minimum,
-        max=found.maximum,
+        found.count,
+        0,  # NaN
+        0,  # +Inf
+        0,  # -Inf
+        saturated,
+        near_limit,
+        None,  # subnormal
+        None,  # zero
+        padding_nonfinite,
+        minimum,
+        found.maximum,
+        saturated_negative=negative,
         mask=mask,
     )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
 from dumpscope.readers.adump_inline import (
@@ -18,6 +17,7 @@ from dumpscope.readers.adump_inline import (
 )
 from dumpscope.readers.adump_schema import Header, parse_header, try_parse
 from dumpscope.readers.adump_wire import walk_fields
+from dumpscope.records import record
 from dumpscope.source import DumpSource
 
 __all__ = [
@@ -45,7 +45,7 @@ _SEARCH_BYTES = 1 << 16
 """How far behind a wrong length the true end of the header is looked for."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class DumpHeader:
     """A parsed header, where the bytes behind it begin, and the version 1 places if it is one."""
 

@@ -25,6 +25,7 @@ from dumpscope.model import (
     Role,
     TensorStats,
 )
+from dumpscope.records import record
 from dumpscope.source import DumpSource
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class TensorData(Protocol):
         """Yield the bytes from the start in consecutive blocks, each valid until the next."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FileSlice:
     """`nbytes` bytes from `offset` of a file."""
 
@@ -64,7 +65,7 @@ class FileSlice:
         return self.source.blocks(self.offset, self.nbytes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MemoryData:
     """Bytes that had to be decoded into memory (compressed or rearranged ones)."""
 
