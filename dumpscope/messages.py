@@ -74,7 +74,9 @@ class MessageBook:
         if len(same) == 1:
             return (same[0],)
         in_turn = self._in_turn(receive, (message, source), number)
-        if in_turn is not None and (not same or in_turn in same):
+        if in_turn is not None and (
+            not same or _values_of(in_turn.inputs) == _values_of(receive.outputs)
+        ):
             return (in_turn,)
         return tuple(same)
 
