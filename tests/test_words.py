@@ -129,7 +129,7 @@ ENGLISH: list[tuple[str, Parameters, str]] = [
         "saturated_origin",
         {"posinf": 0, "saturated": 12},
         "Output 0 has 12 of 2,048 float16 elements at the limit of 65,504 while both inputs are "
-        "below it (largest |x| 412.5): the operator itself saturated.",
+        "below the limit (largest |x| 412.5): the operator itself saturated.",
     ),
     (
         "status_origin_not_dumped",
@@ -314,6 +314,13 @@ def test_the_rest_of_a_sentence_leaves_out_what_is_bad() -> None:
         render_rest(reason, "zh")
         == "两个输入均为有限值（最大 |x| 为 412.5）：Inf 由该算子自身产生。"
     )
+
+
+def test_a_tensor_is_named_where_its_name_says_more_than_its_place() -> None:
+    assert say("swallowed", {"tensor_name": "output.0"}).startswith("Output 0 has")
+    assert say("swallowed", {"tensor_name": "output_0"}).startswith("Output 0 has")
+    assert say("swallowed", {"tensor_name": "weight"}).startswith("Output 0 (weight) has")
+    assert say("swallowed", {"tensor_name": "weight"}, "zh").startswith("输出 0（weight）的")
 
 
 def test_commands_end_without_a_stop() -> None:

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from dumpscope.model import BITS_UNKNOWN
-from dumpscope.words.facts import Facts, format_count, format_number, list_kinds, name_operator
+from dumpscope.words.facts import (
+    Facts,
+    format_count,
+    format_number,
+    list_kinds,
+    name_operator,
+    tell_name,
+)
 
 __all__ = [
     "SENTENCES",
@@ -103,7 +110,7 @@ def _slot(facts: Facts, fallback: str = "output") -> str:
     role = facts.text("role") or fallback
     index = facts.count("index")
     name = _ROLE.get(role, role)
-    own = facts.text("tensor_name")
+    own = tell_name(facts)
     if own:
         return f"某个{name}（{own}）" if index is None else f"{name} {index}（{own}）"
     return f"某个{name}" if index is None else f"{name} {index} "

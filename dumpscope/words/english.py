@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from dumpscope.words.facts import Facts, format_count, format_number, list_kinds, name_operator
+from dumpscope.words.facts import (
+    Facts,
+    format_count,
+    format_number,
+    list_kinds,
+    name_operator,
+    tell_name,
+)
 
 __all__ = ["SENTENCES", "SUFFIXES", "describe_counts", "join_sentences", "render_rest"]
 
@@ -62,7 +69,7 @@ def _join(words: list[str]) -> str:
 
 def _slot(facts: Facts, fallback: str = "output") -> str:
     role, index = facts.text("role") or fallback, facts.count("index")
-    name = facts.text("tensor_name")
+    name = tell_name(facts)
     named = f" ({name})" if name else ""
     return f"an {role}{named}" if index is None else f"{role} {index}{named}"
 
@@ -189,7 +196,8 @@ def _status_origin_not_dumped(facts: Facts) -> str:
 
 
 def _saturated_origin(facts: Facts) -> str:
-    return f"{_has(facts)} while {_inputs_are(facts, 'below it')}: the operator itself saturated"
+    inputs = _inputs_are(facts, "below the limit")
+    return f"{_has(facts)} while {inputs}: the operator itself saturated"
 
 
 def _saturated_origin_confirmed(facts: Facts) -> str:

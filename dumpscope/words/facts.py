@@ -7,7 +7,7 @@ import math
 from dumpscope.model import Reason
 from dumpscope.safetext import make_printable
 
-__all__ = ["Facts", "format_count", "format_number", "list_kinds", "name_operator"]
+__all__ = ["Facts", "format_count", "format_number", "list_kinds", "name_operator", "tell_name"]
 
 
 class Facts:
@@ -68,6 +68,13 @@ def name_operator(facts: Facts, type_key: str, name_key: str) -> str:
     if op_name.startswith(op_type):
         return op_name
     return f"{op_type} {op_name}".strip()
+
+
+def tell_name(facts: Facts) -> str:
+    """Return a tensor's own name where it says more than role and index ("output.0")."""
+    name = facts.text("tensor_name")
+    said = f"{facts.text('role')}.{facts.text('index')}"
+    return "" if name.replace("_", ".") == said else name
 
 
 def list_kinds(facts: Facts) -> list[tuple[int, str]]:
