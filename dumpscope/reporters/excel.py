@@ -18,7 +18,7 @@ from dumpscope.reporters.sheet_rows import (
     EXACT_INTEGERS,
     RowStyles,
     RowWriter,
-    count_lines,
+    fit_height,
     splice_rows,
 )
 from dumpscope.reporters.tables import TABLES, Cell, Column, Table
@@ -51,7 +51,6 @@ _STATUS_FILLS = {0: "C6E0B4", 1: "F8CBAD", 3: "FFE699"}
 _HEAD_FILL = "1F3864"
 _LINK_COLOUR = "0563C1"
 _SUMMARY_WIDTHS = (30, 120)
-_LINE_POINTS = 15
 
 
 class ExcelReporter:
@@ -109,6 +108,7 @@ class _BookWriter:
         sheet = self._add_sheet("summary", _SUMMARY_WIDTHS)
         sheet.sheet_view.showGridLines = False
         fill = _STATUS_FILLS.get(self._scan.exit_status, "EDEDED")
+        sheet.row_dimensions[1].height = 24
         number = 0
         for row in list_summary_rows(self._scan, self._lang):
             number += 1
@@ -120,10 +120,10 @@ class _BookWriter:
                 sheet.append([])
                 sheet.append([_style(_text_cell(sheet, row.name), bold=True, size=12)])
             else:
-                lines = count_lines(str(row.value), _SUMMARY_WIDTHS[1])
-                if lines > 1:
+                points = fit_height(str(row.value), _SUMMARY_WIDTHS[1])
+                if points:
                     # Must be set before the row is appended.
-                    sheet.row_dimensions[number].height = _LINE_POINTS * lines
+                    sheet.row_dimensions[number].height = points
                 name = _style(_text_cell(sheet, row.name), color="595959", wrap=True)
                 sheet.append([name, _style(_value_cell(sheet, row.value), wrap=True)])
         sheet.append([])
