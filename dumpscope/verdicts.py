@@ -169,7 +169,7 @@ class Judge:
         inside = self._nesting.cause_inside(op)
         if inside is not None:
             because = replace(because, producer=inside, evidence="graph")
-            return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
+            return self._finding(op, Verdict.PROPAGATED, "propagated_inside", tensor, because)
         present = [s for s in inputs if s.kind != "absent"]
         flagged = op.op_id in self._flags
         if present and all(s.kind in ("finite", "expected") for s in present):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 _DEFAULT_TABLE_LIMIT = 20
-_DEFAULT_JSON_LIMIT = 1000
 
 
 @click.command(
@@ -130,10 +129,12 @@ def _print_result(result: Scan, output: str, limit: int | None, lang: str | None
 
     try:
         if output == "json":
-            from dumpscope.reporters.document import dump_document
+            from dumpscope.reporters.document import DocumentReporter
 
-            shown = _DEFAULT_JSON_LIMIT if limit is None else limit
-            click.echo(dump_document(result, limit=shown or None, lang=lang or "en"))
+            # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
+            sys.stdout.flush()
+            DocumentReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang or "en")
+            sys.stdout.buffer.flush()
         else:
             from dumpscope.reporters.terminal import print_scan
 
