@@ -183,6 +183,20 @@ def test_exponents_leave_padding_out() -> None:
     assert exponent_histogram(StreamedBytes(raw), dtype_named("undefined"), geometry) == []
 
 
+def test_the_first_index_may_come_last_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Weights lie channel block by channel block: (0, 4, 2, 1) behind all the others.
+    bad = [(0, 5, 0, 0), (1, 0, 0, 0), (0, 5, 0, 1), (1, 3, 2, 0), (0, 4, 2, 1)]
+    logical = np.zeros((2, 6, 3, 2), np.float32)
+    logical[tuple(np.array(bad).T)] = np.nan
+    stored, shape = blocked_arrays.fractal_z(logical, "NCHW", 2, 8, np.float32(0))
+    geometry = plan_geometry("FRACTAL_Z", shape, logical.shape)
+    for piece in (8, 16, 1 << 16):
+        monkeypatch.setattr(elements, "_PIECE", piece)
+        stats = measure(StreamedBytes(stored.tobytes()), dtype_named("float32"), geometry).stats
+        assert stats.first_bad == (0, 4, 2, 1)
+        assert stats.bad_box == ((0, 1), (0, 5), (0, 2), (0, 1))
+
+
 @pytest.mark.parametrize("level", ["screen", "full"])
 @pytest.mark.parametrize("padding_value", [0.0, 3.0, -3.0, np.nan])
 @pytest.mark.parametrize(("low", "high"), [(-2.0, -1.0), (1.0, 2.0), (-1.0, 0.0), (0.0, 1.0)])

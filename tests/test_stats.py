@@ -157,6 +157,8 @@ def test_the_digest_behind_a_long_constant_beginning() -> None:
     assert digest_of(values, "float32", (200_003, 2)) == expected
     assert digest_of(values, "complex64", (200_003,)) == expected
     assert digest_of(values, "float32", (400_006,)) == expected
+    uneven = StreamedBytes(values.tobytes(), 80_000)
+    assert measure(uneven, dtype_named("float32"), plain((400_006,))).digest == expected
 
 
 def test_nothing_to_check() -> None:
