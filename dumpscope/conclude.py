@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import date
 from fnmatch import fnmatchcase
 from itertools import islice
 
 from dumpscope.aclconfig.values import parse_steps
 from dumpscope.assembly import RawKey, assemble, part_key, raw_key
+from dumpscope.baseline import Applied, apply_baseline, load_baseline, note_baseline
+from dumpscope.collectives import Collectives
+from dumpscope.communication import communication_kind
 from dumpscope.edges import connect
 from dumpscope.errors import OptionsError
+from dumpscope.exchanges import find_presence, gather_calls, without_tensors
 from dumpscope.hardware import (
     Flag,
     TaskKey,
@@ -40,7 +45,10 @@ from dumpscope.model import (
 )
 from dumpscope.optypes import checks_gradients, is_source
 from dumpscope.outcome import decide_outcome
+from dumpscope.patterns import explain_ranks
 from dumpscope.ranking import rank_findings
+from dumpscope.ranksummary import summarise_ranks
+from dumpscope.rankview import find_topology
 from dumpscope.rules import load_rules
 from dumpscope.runs import group_runs
 from dumpscope.store import Store
@@ -54,12 +62,13 @@ _MAX_STEPS_COMPARED = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """What the judge is given."""
+    """What the judge is given. `calls` are clean communication operators dumped in parts."""
 
     notable: tuple[OpRecord, ...]
     ops: int
     tensors_left_out: int
     unchecked_left_out: int
+    calls: tuple[OpRecord, ...] = ()
 
 
 def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
@@ -68,9 +77,9 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     Raises
     ------
     ConfigError
-        The rules file cannot be read.
+        The rules file or the rank map cannot be read.
     OptionsError
-        An option has no meaning (`--fail-on`, `--max-unreadable`, `--run`).
+        An option has no meaning (`--fail-on`, `--max-unreadable`, `--run`, `--tp` …).
     StoreError
         There is no such scan, or the store cannot be read.
     """
@@ -89,19 +98,29 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         if op.op_id in flags and op.op_id not in known
     }
     judged = [*material.notable, *extra.values()]
-    jobs = group_runs({op.place.run for op in judged if op.place.run})
+    places = store.places(scan_id)
+    jobs = group_runs({place.run for place in places if place.run})
     flow = connect(store, scan_id, judged)
+    presence = find_presence(store, scan_id, failures, jobs)
+    topology, rank_notes = find_topology(options, presence)
+    collectives = Collectives(
+        [*judged, *gather_calls(store, scan_id, judged, material.calls, jobs)],
+        jobs,
+        presence=presence,
+        topology=topology,
+    )
     judge = Judge(
         judged,
         flow=flow,
         rules=load_rules(options.rules_file),
         flags=flags,
         jobs=jobs,
+        collectives=collectives,
         loss_scale=any(checks_gradients(op_type) for op_type in store.op_types(scan_id)),
     )
     found = judge.judge_all() + [_orphan_finding(flag) for flag in orphans]
     mode = _infer_mode(found)
-    found = _select(found, options, jobs)
+    everything, found = found, _select(found, options, jobs)
     expected = tuple(
         sorted(
             (f for f in found if f.verdict is Verdict.EXPECTED),
@@ -111,6 +130,15 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     findings = tuple(
         rank_findings((f for f in found if f.verdict is not Verdict.EXPECTED), flow, jobs)
     )
+    ranks = summarise_ranks(
+        _with_ranks(everything, findings),
+        places,
+        jobs,
+        senders_to=collectives.senders_to,
+        topology=topology,
+    )
+    applied = _apply_baseline(findings, options)
+    findings = applied.findings
     unchecked = totals.unchecked - material.unchecked_left_out
     counts = Counts(
         files=totals.files,
@@ -122,6 +150,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         expected=len(expected),
         overflow_records=sum(1 for record in records if not record.empty),
         empty_overflow_records=sum(1 for record in records if record.empty),
+        baseline_known=applied.known,
         findings=len(findings),
         skipped=_whole(info.totals.get("skipped")),
         unknown_files=totals.unknown_files,
@@ -151,6 +180,9 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         unchecked=tuple(store.unchecked_tensors(scan_id)),
         notes=(
             *outcome.notes,
+            *note_baseline(applied),
+            *explain_ranks(ranks, topology),
+            *rank_notes,
             *_note_runs(jobs),
             *_note_skipped(_whole(info.totals.get("skipped"))),
         ),
@@ -159,6 +191,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         started_at=info.started_at,
         duration_s=info.duration_s or 0.0,
         unknown_files=tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED)),
+        ranks=ranks,
     )
 
 
@@ -174,6 +207,7 @@ def _gather(store: Store, scan_id: str) -> _Material:
         return _Material(tuple(whole), ops, 0, 0)
     raw = _raw_keys(store, scan_id)
     notable: list[OpRecord] = []
+    calls: list[OpRecord] = []
     merged = tensors = unchecked = 0
 
     def counted(parts: Iterable[OpRecord]) -> Iterable[OpRecord]:
@@ -189,7 +223,9 @@ def _gather(store: Store, scan_id: str) -> _Material:
         unchecked -= sum(1 for t in op.tensors if _is_unchecked(t))
         if any(_is_notable(t) for t in op.tensors):
             notable.append(op)
-    return _Material((*whole, *notable), ops + merged, tensors, unchecked)
+        elif communication_kind(op.op_type) is not None:
+            calls.append(without_tensors(op))
+    return _Material((*whole, *notable), ops + merged, tensors, unchecked, tuple(calls))
 
 
 def _raw_keys(store: Store, scan_id: str) -> frozenset[RawKey]:
@@ -339,11 +375,24 @@ def _rank_of_records(
     return ranks
 
 
+def _with_ranks(found: Iterable[Finding], ranked: Iterable[Finding]) -> list[Finding]:
+    """All findings, those that were selected as they were ranked."""
+    by_op = {finding.op.op_id: finding for finding in ranked}
+    return [by_op.get(finding.op.op_id, finding) for finding in found]
+
+
 def _count_verdicts(findings: Iterable[Finding], expected: Sequence[Finding]) -> Mapping[str, int]:
     counted = Counter(str(f.verdict) for f in findings)
     if expected:
         counted[str(Verdict.EXPECTED)] = len(expected)
     return dict(counted)
+
+
+def _apply_baseline(findings: Sequence[Finding], options: ScanOptions) -> Applied:
+    if options.baseline is None:
+        return Applied(tuple(findings))
+    today = date.today()  # noqa: DTZ011 - an expiry date is a day where the user is
+    return apply_baseline(load_baseline(options.baseline), findings, today)
 
 
 def _missing_steps(config: Mapping[str, object] | None, found: Collection[int]) -> tuple[int, ...]:
@@ -371,10 +420,3 @@ def _note_skipped(skipped: int) -> list[Reason]:
 
 def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def with_known(scan: Scan, findings: Sequence[Finding], known: int) -> Scan:
-    """The same answer with findings that a baseline knows marked."""
-    return replace(
-        scan, findings=tuple(findings), counts=replace(scan.counts, baseline_known=known)
-    )

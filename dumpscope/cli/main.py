@@ -24,6 +24,9 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "scan": ("dumpscope.cli.scan:scan", "Find the operators that went wrong first."),
     "report": ("dumpscope.cli.report:report", "Write the newest scan as files to send around."),
+    "show": ("dumpscope.cli.show:show", "Look at one file, tensor or operator."),
+    "export": ("dumpscope.cli.export:export", "Write tensors as npy, npz or csv."),
+    "baseline": ("dumpscope.cli.baseline:baseline", "Keep a file of findings that are known."),
     "config": ("dumpscope.cli.config:config", "Check or write an acl.json."),
     "scans": ("dumpscope.cli.scans:scans", "List and remove the scans of a store."),
     "readers": ("dumpscope.cli.readers:readers", "List the formats that can be read."),

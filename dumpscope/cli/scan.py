@@ -51,6 +51,7 @@ _DEFAULT_TABLE_LIMIT = 20
     type=click.Choice(["overflow", "model"]),
     help="What an empty folder means: no overflow (clean), or a failed dump.",
 )
+@click.option("--baseline", metavar="FILE", help="Known findings: listed, not counted.")
 @click.option("--rules", "rules_file", metavar="FILE", help="TOML rules for expected values.")
 @click.option("--reader", metavar="NAME", help="Read every file with this reader.")
 @click.option("--step", "steps", type=int, multiple=True, help="Only this step (repeatable).")

@@ -119,6 +119,16 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "{count:finding,findings} known to the baseline: listed, not counted",
             "{count} 项发现已在基线中登记：列出但不计入",
         ),
+        "baseline_gone": (
+            "{count:baseline entry,baseline entries} did not occur[: {names}]; "
+            "`dumpscope baseline update FILE --drop-gone` removes them",
+            "基线中有 {count} 个条目本次没有出现[：{names}]；"
+            "`dumpscope baseline update FILE --drop-gone` 可将其删除",
+        ),
+        "baseline_expired": (
+            "{count:baseline entry,baseline entries} ran out and count as new again[: {names}]",
+            "基线中有 {count} 个条目已过期，重新按新发现计入[：{names}]",
+        ),
         "empty_overflow_records": (
             "{count:overflow record,overflow records} with an all-zero status: nothing overflowed",
             "{count} 条溢出记录的状态全为零：没有溢出",
