@@ -28,7 +28,17 @@ from dumpscope.reporters.tables import cut, known_stats
 from dumpscope.safetext import escape_json_text
 from dumpscope.words import render, render_status
 
-__all__ = ["DEFAULT_LIMIT", "SCHEMA", "DocumentReporter", "build_document", "dump_document"]
+__all__ = [
+    "DEFAULT_LIMIT",
+    "SCHEMA",
+    "DocumentReporter",
+    "build_document",
+    "build_finding",
+    "build_record",
+    "build_tensor",
+    "dump_document",
+    "json_number",
+]
 
 SCHEMA = "dumpscope.scan/1"
 DEFAULT_LIMIT = 1000
@@ -101,9 +111,9 @@ def build_document(scan: Scan, *, limit: int | None = None, lang: str = "en") ->
         },
         "statistics": scan.options.stats,
         "config": None if scan.config is None else _strict(scan.config),
-        "findings": [_build_finding(finding, ranks, lang) for finding in findings],
+        "findings": [build_finding(finding, ranks, lang) for finding in findings],
         "expected": [
-            {**_build_finding(finding, ranks, lang), "rank": None, "rule": finding.rule}
+            {**build_finding(finding, ranks, lang), "rank": None, "rule": finding.rule}
             for finding in expected
         ],
         "read_failures": [
@@ -117,7 +127,7 @@ def build_document(scan: Scan, *, limit: int | None = None, lang: str = "en") ->
             for failure in scan.read_failures
         ],
         "overflow_records": [
-            _build_record(record, scan.record_rank.get(record.record_id), lang)
+            build_record(record, scan.record_rank.get(record.record_id), lang)
             for record in scan.overflow_records
         ],
         "unchecked": [
@@ -167,7 +177,8 @@ def _build_reason(reason: Reason, lang: str) -> dict[str, Json]:
     }
 
 
-def _build_finding(finding: Finding, ranks: Mapping[int, int | None], lang: str) -> dict[str, Json]:
+def build_finding(finding: Finding, ranks: Mapping[int, int | None], lang: str) -> dict[str, Json]:
+    """Return one finding; `ranks` gives the rank of an operator's number, for `caused_by`."""
     op, place = finding.op, finding.op.place
     entry: dict[str, Json] = {
         "rank": finding.rank,
@@ -198,7 +209,7 @@ def _build_finding(finding: Finding, ranks: Mapping[int, int | None], lang: str)
         "evidence": list(finding.evidence),
         "caused_by": None if finding.caused_by is None else ranks.get(finding.caused_by),
         "deciding": finding.deciding,
-        "tensors": [_build_tensor(tensor) for tensor in op.tensors],
+        "tensors": [build_tensor(tensor) for tensor in op.tensors],
         "overflow": _build_overflow(finding.overflow, lang),
     }
     if op.stack:
@@ -206,7 +217,8 @@ def _build_finding(finding: Finding, ranks: Mapping[int, int | None], lang: str)
     return entry
 
 
-def _build_tensor(tensor: TensorSummary) -> dict[str, Json]:
+def build_tensor(tensor: TensorSummary) -> dict[str, Json]:
+    """Return one tensor with its statistics."""
     stats = known_stats(tensor)
     return {
         "role": tensor.role,
@@ -224,12 +236,12 @@ def _build_tensor(tensor: TensorSummary) -> dict[str, Json]:
         "subnormal": stats.subnormal,
         "zero": stats.zero,
         "padding_nonfinite": stats.padding_nonfinite,
-        "min": _number(stats.min),
-        "max": _number(stats.max),
-        "mean": _number(stats.mean),
-        "std": _number(stats.std),
-        "rms": _number(stats.rms),
-        "l2": _number(stats.l2),
+        "min": json_number(stats.min),
+        "max": json_number(stats.max),
+        "mean": json_number(stats.mean),
+        "std": json_number(stats.std),
+        "rms": json_number(stats.rms),
+        "l2": json_number(stats.l2),
         "first_bad": None if stats.first_bad is None else list(stats.first_bad),
         "bad_box": None if stats.bad_box is None else [list(ends) for ends in stats.bad_box],
         "checked": tensor.checked if tensor.dumped else None,
@@ -255,7 +267,8 @@ def _build_overflow(overflow: OverflowFinding | None, lang: str) -> dict[str, Js
     }
 
 
-def _build_record(record: OverflowRecord, rank: int | None, lang: str) -> dict[str, Json]:
+def build_record(record: OverflowRecord, rank: int | None, lang: str) -> dict[str, Json]:
+    """Return one overflow record; `rank` is that of the finding it belongs to."""
     units = [_build_unit(unit, lang) for unit in record.units]
     main = units[0] if units else _build_unit(OverflowUnit("", ()), lang)
     return {
@@ -285,7 +298,7 @@ def _build_unit(unit: OverflowUnit, lang: str) -> dict[str, Json]:
     }
 
 
-def _number(value: float | int | None) -> float | int | str | None:
+def json_number(value: float | int | None) -> float | int | str | None:
     """Return a number that strict JSON can hold, or its name."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
@@ -302,7 +315,7 @@ def _strict(value: object) -> Json:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return _number(value)
+        return json_number(value)
     return str(value)
 
 

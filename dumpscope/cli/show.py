@@ -1,0 +1,129 @@
+"""`dumpscope show`: one file, one tensor of it, or one operator of the last scan."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from dumpscope.cli.stored import open_scan, open_scan_if_any
+
+if TYPE_CHECKING:
+    from dumpscope.targets import Target
+    from dumpscope.views import View
+
+__all__ = ["show"]
+
+_DEFAULT_LIMIT = 10
+
+
+@click.command(
+    epilog="Example: dumpscope show BatchMatMulV2.attn.24.2.1764417600003145:output.0; exit "
+    "status 0 shown, 2 no such thing, 3 nothing of it could be read."
+)
+@click.argument("target", metavar="PATH[:output.N]|OPERATOR")
+@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text")
+@click.option("--op", "op_globs", metavar="GLOB", multiple=True, help="Only operators named so.")
+@click.option("--reader", metavar="NAME", help="Read the file with this reader.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=_DEFAULT_LIMIT,
+    metavar="N",
+    help="Operators of one file to look at (0 = all).",
+)
+@click.option("--scan", "scan_id", metavar="ID", help="Which scan (default: the newest).")
+@click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
+@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+def show(
+    target: str,
+    output: str,
+    op_globs: tuple[str, ...],
+    reader: str | None,
+    limit: int,
+    scan_id: str | None,
+    store_file: str | None,
+    lang: str | None,
+) -> None:
+    """Look at one dump file, one tensor of it, or an operator of the last scan.
+
+    Shows header and attributes, all statistics of every tensor, where its bad elements are and
+    what they hold, and how its exponents are spread over what its data type can hold.
+    """
+    from dumpscope.targets import parse_target
+    from dumpscope.words import language_of
+
+    found = parse_target(target)
+    if found.path is None:
+        view = _show_named(found, op_globs, reader, limit, scan_id, store_file)
+    else:
+        view = _show_path(found.path, found, op_globs, reader, limit, scan_id, store_file)
+    if output == "json":
+        from dumpscope.reporters.closeup_json import dump_view
+
+        click.echo(dump_view(view, lang=lang or "en"))
+    else:
+        from dumpscope.reporters.closeup_text import print_view
+
+        print_view(view, lang=lang or language_of(os.environ))
+    raise click.exceptions.Exit(view.exit_status)
+
+
+def _show_path(
+    path: str,
+    target: Target,
+    op_globs: tuple[str, ...],
+    reader: str | None,
+    limit: int,
+    scan_id: str | None,
+    store_file: str | None,
+) -> View:
+    from dumpscope.showing import show_file
+
+    with open_scan_if_any(store_file, scan_id) as opened:
+        return show_file(
+            path,
+            slot=target.slot,
+            op_globs=op_globs,
+            reader=reader,
+            limit=limit,
+            scan=None if opened is None else opened[1],
+            asked=target.text,
+        )
+
+
+def _show_named(
+    target: Target,
+    op_globs: tuple[str, ...],
+    reader: str | None,
+    limit: int,
+    scan_id: str | None,
+    store_file: str | None,
+) -> View:
+    from dumpscope.errors import OptionsError, StoreError
+    from dumpscope.safetext import make_printable
+    from dumpscope.showing import show_file, show_operator
+
+    shown = make_printable(target.text)
+    try:
+        with open_scan(store_file, scan_id) as (store, scan):
+            # A file as reports name it: by its path below the scan's root.
+            path = os.path.join(scan.root, target.name)
+            if os.path.isfile(path) and not os.path.isabs(target.name):
+                return show_file(
+                    path,
+                    slot=target.slot,
+                    op_globs=op_globs,
+                    reader=reader,
+                    limit=limit,
+                    scan=scan,
+                    asked=target.text,
+                )
+            return show_operator(store, scan, target.name, slot=target.slot, asked=target.text)
+    except StoreError as error:
+        if scan_id or store_file:
+            raise
+        raise OptionsError(
+            f"{shown}: there is no such path, and no scan to look for an operator in: {error}"
+        ) from error

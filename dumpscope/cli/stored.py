@@ -1,0 +1,42 @@
+"""The scan that commands look things up in: the newest one of the store, or the one asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dumpscope.model import Scan
+    from dumpscope.store import Store
+
+__all__ = ["open_scan", "open_scan_if_any"]
+
+
+@contextmanager
+def open_scan(store_file: str | None, scan_id: str | None) -> Iterator[tuple[Store, Scan]]:
+    """Open a store for reading, and load a scan of it.
+
+    Raises `StoreError` when there is no store or no such scan.
+    """
+    from dumpscope.scan import load_scan
+    from dumpscope.store import Store, existing_store_path
+
+    path = existing_store_path(store=store_file)
+    with Store.open(path, create=False, write=False) as store:
+        yield store, load_scan(store, store.find_scan(scan_id or "latest"))
+
+
+@contextmanager
+def open_scan_if_any(
+    store_file: str | None, scan_id: str | None
+) -> Iterator[tuple[Store, Scan] | None]:
+    """The same for commands that can do without: `None` when nobody asked and there is none."""
+    from dumpscope.store import existing_store_path
+
+    if not scan_id and not store_file and not os.path.exists(existing_store_path()):
+        yield None
+        return
+    with open_scan(store_file, scan_id) as opened:
+        yield opened
