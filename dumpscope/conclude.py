@@ -6,41 +6,30 @@ ranks and counts. Nothing here is stored: asked again, it gives the same answer.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
-from fnmatch import fnmatchcase
 from itertools import islice
 
 from dumpscope.aclconfig.values import parse_steps
-from dumpscope.assembly import RawKey, assemble, part_key, raw_key
 from dumpscope.baseline import Applied, apply_baseline, load_baseline, note_baseline
 from dumpscope.collectives import Collectives
-from dumpscope.communication import communication_kind
 from dumpscope.edges import connect
-from dumpscope.errors import OptionsError
-from dumpscope.exchanges import find_presence, gather_calls, without_tensors
+from dumpscope.exchanges import find_presence, gather_calls
+from dumpscope.gathering import find_flagged, gather
 from dumpscope.hardware import (
     Flag,
-    TaskKey,
     describe_flags,
-    folder_of,
     join_overflow,
-    task_key,
 )
-from dumpscope.inputs import is_saturated
 from dumpscope.model import (
-    FORM_RAW,
     Counts,
     Finding,
     Mode,
     OpRecord,
-    OverflowRecord,
     Reason,
     Scan,
     ScanOptions,
-    TensorSummary,
     Verdict,
 )
 from dumpscope.optypes import checks_gradients, is_source
@@ -60,17 +49,6 @@ _MAX_UNKNOWN_LISTED = 100
 _MAX_STEPS_COMPARED = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Material:
-    """What the judge is given. `calls` are clean communication operators dumped in parts."""
-
-    notable: tuple[OpRecord, ...]
-    ops: int
-    tensors_left_out: int
-    unchecked_left_out: int
-    calls: tuple[OpRecord, ...] = ()
-
-
 def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     """Compute the answer of a stored scan.
 
@@ -87,8 +65,8 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     totals = store.totals(scan_id)
     records = tuple(store.overflow_records(scan_id))
     failures = tuple(store.failures(scan_id))
-    material = _gather(store, scan_id)
-    flagged = _flagged_ops(store, scan_id, records)
+    material = gather(store, scan_id)
+    flagged = find_flagged(store, scan_id, records)
     flags, orphans = join_overflow(records, flagged)
     known = {op.op_id for op in material.notable}
     extra = {
@@ -120,7 +98,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     )
     found = judge.judge_all() + [_orphan_finding(flag) for flag in orphans]
     mode = _infer_mode(found)
-    everything, found = found, _select(found, options, jobs)
+    everything, found = found, select_findings(found, options, jobs)
     expected = tuple(
         sorted(
             (f for f in found if f.verdict is Verdict.EXPECTED),
@@ -195,82 +173,6 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     )
 
 
-# --- gathering --------------------------------------------------------------------------------
-
-
-def _gather(store: Store, scan_id: str) -> _Material:
-    """Collect the executions that are not clean, those dumped in parts put together."""
-    partial = store.count_partial(scan_id)
-    whole = [op for op in store.notable_ops(scan_id) if not op.partial]
-    ops = store.totals(scan_id).ops - partial
-    if not partial:
-        return _Material(tuple(whole), ops, 0, 0)
-    raw = _raw_keys(store, scan_id)
-    notable: list[OpRecord] = []
-    calls: list[OpRecord] = []
-    merged = tensors = unchecked = 0
-
-    def counted(parts: Iterable[OpRecord]) -> Iterable[OpRecord]:
-        nonlocal tensors, unchecked
-        for part in parts:
-            tensors += len(part.tensors)
-            unchecked += sum(1 for t in part.tensors if _is_unchecked(t))
-            yield part
-
-    for op in assemble(counted(store.parts(scan_id)), raw):
-        merged += 1
-        tensors -= len(op.tensors)
-        unchecked -= sum(1 for t in op.tensors if _is_unchecked(t))
-        if any(_is_notable(t) for t in op.tensors):
-            notable.append(op)
-        elif communication_kind(op.op_type) is not None:
-            calls.append(without_tensors(op))
-    return _Material((*whole, *notable), ops + merged, tensors, unchecked, tuple(calls))
-
-
-def _raw_keys(store: Store, scan_id: str) -> frozenset[RawKey]:
-    """Keys of what was dumped raw and whole, where other forms are there as well."""
-    if not store.has_other_forms(scan_id):
-        return frozenset()
-    keys = (
-        raw_key(op)
-        for op in store.ops(scan_id, light=True)
-        if op.form == FORM_RAW and not op.partial
-    )
-    return frozenset(key for key in keys if key is not None)
-
-
-def _is_unchecked(tensor: TensorSummary) -> bool:
-    return tensor.unchecked is not None
-
-
-def _is_notable(tensor: TensorSummary) -> bool:
-    return tensor.stats.nonfinite > 0 or is_saturated(tensor)
-
-
-def _flagged_ops(
-    store: Store, scan_id: str, records: Iterable[OverflowRecord]
-) -> dict[TaskKey, list[OpRecord]]:
-    keys = {
-        key
-        for record in records
-        for unit in record.units
-        if not unit.empty and (key := task_key(record, unit)) is not None
-    }
-    found: dict[TaskKey, list[OpRecord]] = defaultdict(list)
-    if keys:
-        for op in store.ops_by_task(scan_id, {(task, stream) for _, task, stream in keys}):
-            key = (folder_of(op.file), op.task_id or 0, op.stream_id or 0)
-            if key in keys:
-                found[key].append(op)
-    return {key: list(assemble(sorted(ops, key=_parts_together))) for key, ops in found.items()}
-
-
-def _parts_together(op: OpRecord) -> str:
-    """A sort key under which parts of one execution stand together."""
-    return repr(part_key(op))
-
-
 def _orphan_finding(flag: Flag) -> Finding:
     """A record whose operator was not dumped: all that is known are the ids of its payload."""
     record, unit = flag.record, flag.unit
@@ -323,39 +225,6 @@ def _infer_mode(findings: Iterable[Finding]) -> Mode:
             return Mode("inf_nan")
         saturated = saturated or finding.verdict is Verdict.SATURATED_ORIGIN
     return Mode("saturation" if saturated else "unknown")
-
-
-def _select(
-    findings: Sequence[Finding], options: ScanOptions, jobs: Mapping[str, str]
-) -> list[Finding]:
-    """Keep what `--step`, `--rank`, `--op` and `--run` ask for."""
-    kept = list(findings)
-    if options.steps:
-        kept = [f for f in kept if f.op.step in options.steps]
-    if options.ranks:
-        kept = [f for f in kept if f.op.device in options.ranks]
-    if options.op_globs:
-        kept = [
-            f
-            for f in kept
-            if any(
-                fnmatchcase(f.op.op_name, glob) or fnmatchcase(f.op.op_type, glob)
-                for glob in options.op_globs
-            )
-        ]
-    if options.run != "all":
-        wanted = options.run
-        if wanted == "latest":
-            wanted = max(jobs.values(), default="")
-        elif jobs and wanted not in jobs:
-            raise OptionsError(f"--run {wanted}: no such run; there are {', '.join(sorted(jobs))}")
-        kept = [f for f in kept if _in_run(f, wanted, jobs)]
-    return kept
-
-
-def _in_run(finding: Finding, wanted: str, jobs: Mapping[str, str]) -> bool:
-    run = finding.op.place.run or ""
-    return wanted in (run, jobs.get(run, run))
 
 
 def _rank_of_records(
