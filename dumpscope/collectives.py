@@ -33,12 +33,14 @@ class Group:
 
     `complete` is false when a rank of the group is missing from the dump or its inputs could not
     be checked, or when only one rank is there: what the others sent then is not known. `absent`
-    names the missing ranks (the first few). `dimensions` say which grouping of the job it is.
+    names the missing ranks (the first few), `unread` those whose inputs are not known.
+    `dimensions` say which grouping of the job it is.
     """
 
     members: tuple[OpRecord, ...]
     complete: bool
     absent: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
     dimensions: tuple[str, ...] = ()
 
 
@@ -53,6 +55,11 @@ class Presence:
 
     numbers: Mapping[str, Mapping[tuple[object, ...], frozenset[int]]] = field(default_factory=dict)
     damaged: Mapping[tuple[str, int | None], frozenset[int]] = field(default_factory=dict)
+
+    def damaged_ranks(self, job: str, step: int | None) -> frozenset[int]:
+        """Ranks of which something of a step could not be read; `None` stands for every step."""
+        nothing: frozenset[int] = frozenset()
+        return self.damaged.get((job, step), nothing) | self.damaged.get((job, None), nothing)
 
     def missing_from(self, job: str) -> list[int]:
         """The first gaps in the numbers of a job's ranks."""
@@ -172,7 +179,7 @@ class Collectives:
 
     def _add_meeting(self, meeting: Meeting, elsewhere: set[Lane]) -> None:
         job, step = meeting.family.job, meeting.family.step
-        damaged = self._presence.damaged.get((job, step), frozenset())
+        damaged = self._presence.damaged_ranks(job, step)
         here = {op.device for op in meeting.calls}
         lost = {lane[-1] for lane in (*meeting.lost, *elsewhere) if lane[-1] >= 0}
         lost |= damaged - here
@@ -181,8 +188,14 @@ class Collectives:
                 absent = sorted({*self._presence.missing_from(job), *lost})
             else:
                 absent = sorted(ranks - {op.device for op in members})
-            complete = len(members) > 1 and not absent and all(map(_is_known, members))
-            group = Group(tuple(members), complete, tuple(absent[:_MOST_ABSENT_NAMED]), dimensions)
+            unread = [op for op in members if not _is_known(op)]
+            group = Group(
+                tuple(members),
+                len(members) > 1 and not absent and not unread,
+                tuple(absent[:_MOST_ABSENT_NAMED]),
+                tuple(sorted({op.device for op in unread if op.device is not None})),
+                dimensions,
+            )
             for op in members:
                 self._group_of[op.op_id] = group
 

@@ -26,7 +26,15 @@ from math import prod
 
 from dumpscope.errors import OptionsError
 
-__all__ = ["DEFAULT_ORDER", "DIMENSIONS", "Partition", "Topology", "plan_topology", "read_order"]
+__all__ = [
+    "DEFAULT_ORDER",
+    "DIMENSIONS",
+    "Partition",
+    "Topology",
+    "format_ranks",
+    "plan_topology",
+    "read_order",
+]
 
 DIMENSIONS = ("tp", "cp", "ep", "dp", "pp")
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
@@ -225,3 +233,21 @@ def read_order(order: str) -> tuple[str, ...]:
             f"with - between them, the fastest first ({DEFAULT_ORDER})"
         )
     return names
+
+
+def format_ranks(ranks: Iterable[int], *, limit: int = 12) -> str:
+    """Write ranks in ascending order, runs of three and more shortened, at most `limit` parts.
+
+    >>> format_ranks([5, 0, 1, 2, 7, 8])
+    '0-2, 5, 7, 8'
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    parts: list[str] = []
+    for run in runs:
+        parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)
+    return ", ".join(parts if len(parts) <= limit else [*parts[: limit - 1], "…", parts[-1]])

@@ -24,6 +24,7 @@ from dumpscope.communication import (
     group_token,
 )
 from dumpscope.dataflow import Lane, lane_of, sequence_key
+from dumpscope.graphs import fold_name
 from dumpscope.model import OpRecord, TensorSummary
 
 __all__ = ["Family", "Meeting", "count_elements", "group_calls", "is_exact", "match_calls"]
@@ -67,7 +68,8 @@ def group_calls(
             continue
         run = op.place.run or ""
         family = Family(
-            jobs.get(run, run), op.step, op.op_type, family_name(op.op_name), group_token(op)
+            jobs.get(run, run), op.step, op.op_type, family_name(fold_name(op.op_name)),
+            group_token(op),
         )
         families[family][lane_of(op)].append(op)
     return {family: dict(lanes) for family, lanes in families.items()}
@@ -106,8 +108,9 @@ def _labels(calls: Sequence[OpRecord]) -> list[Label]:
     seen: Counter[str] = Counter()
     labels = []
     for op in calls:
-        labels.append((op.op_name, seen[op.op_name]))
-        seen[op.op_name] += 1
+        name = fold_name(op.op_name)
+        labels.append((name, seen[name]))
+        seen[name] += 1
     return labels
 
 

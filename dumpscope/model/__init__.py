@@ -44,6 +44,7 @@ from dumpscope.model.measured import (
     TensorStats,
     TensorSummary,
 )
+from dumpscope.model.ranks import RankEvent, RankState, RankSummary
 
 __all__ = [
     "BITS_UNKNOWN",
@@ -67,6 +68,9 @@ __all__ = [
     "OverflowRecord",
     "OverflowUnit",
     "Place",
+    "RankEvent",
+    "RankState",
+    "RankSummary",
     "ReadFailure",
     "Reason",
     "Role",

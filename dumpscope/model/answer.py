@@ -15,6 +15,7 @@ from dumpscope.model.measured import (
     ReadFailure,
     TensorSummary,
 )
+from dumpscope.model.ranks import RankSummary
 
 __all__ = [
     "SEVERITY_OF",
@@ -161,6 +162,12 @@ class ScanOptions:
     op_globs: tuple[str, ...] = ()
     run: str = "all"
     near_limit_share: float = 0.9
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    order: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +193,4 @@ class Scan:
     started_at: str = ""
     duration_s: float = 0.0
     unknown_files: tuple[str, ...] = ()
+    ranks: tuple[RankSummary, ...] = ()

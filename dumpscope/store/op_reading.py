@@ -82,9 +82,10 @@ class StoreOps(StoreQuerying):
         names: Iterable[str] | None = None,
         selection: Selection | None = None,
         *,
+        op_types: Iterable[str] | None = None,
         light: bool = False,
     ) -> Iterator[OpRecord]:
-        """Yield the operators of a scan: all, those of some numbers, or those of some names.
+        """Yield the operators of a scan: all, or those of some numbers, names or types.
 
         `light` leaves the tensors out.
         """
@@ -96,6 +97,8 @@ class StoreOps(StoreQuerying):
             wanted.append(("o.op_id", set(op_ids)))
         if names is not None:
             wanted.append(("o.op_name", set(map(bindable, names))))
+        if op_types is not None:
+            wanted.append(("o.op_type", set(map(bindable, op_types))))
         return self._ops(scan_id, statement, selection, wanted=wanted)
 
     def ops_by_task(

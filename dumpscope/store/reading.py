@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dumpscope.model import Counts, GraphNode, OverflowRecord, OverflowUnit, ReadFailure
+from dumpscope.model import Counts, GraphNode, OverflowRecord, OverflowUnit, Place, ReadFailure
 from dumpscope.store.encoding import load_json, whole_number, whole_text
 from dumpscope.store.op_reading import StoreOps
 from dumpscope.store.selection import Selection
@@ -34,6 +34,28 @@ class StoreReading(StoreOps):
                     whole_text(file), whole_text(reader), whole_text(error),
                     whole_number(offset), whole_text(message),
                 )  # fmt: skip
+
+    def places(self, scan_id: str) -> list[Place]:
+        """All places in which files of a scan lie, whatever came of them."""
+        number = self._scan_no(scan_id)
+        places = self._places()
+        with self._read() as connection:
+            rows = connection.execute(
+                f"SELECT DISTINCT f.place_id{_FILES} ORDER BY 1", {"scan": number}
+            )
+            return [places[row[0]] for row in rows]
+
+    def faulty_files(self, scan_id: str) -> Iterator[tuple[str, Place, int]]:
+        """Yield the files with read failures: path, place, and how many operators they gave."""
+        number = self._scan_no(scan_id)
+        places = self._places()
+        with self._read() as connection:
+            for relative, place_id, ops in connection.execute(
+                f"SELECT f.relative, f.place_id, f.op_count{_FILES} AND f.file_id IN"
+                " (SELECT file_id FROM failures WHERE file_id IS NOT NULL) ORDER BY 1",
+                {"scan": number},
+            ):
+                yield whole_text(relative), places[place_id], ops
 
     def overflow_records(
         self, scan_id: str, selection: Selection | None = None

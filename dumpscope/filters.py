@@ -1,0 +1,47 @@
+"""Which findings a scan was asked for: the filters of the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from dumpscope.errors import OptionsError
+from dumpscope.model import Finding, ScanOptions
+
+__all__ = ["select_findings"]
+
+
+def select_findings(
+    findings: Sequence[Finding], options: ScanOptions, jobs: Mapping[str, str]
+) -> list[Finding]:
+    """Keep what `--step`, `--rank`, `--op` and `--run` ask for.
+
+    `jobs` maps a run to its job. Raises `OptionsError` when there is no such run.
+    """
+    kept = list(findings)
+    if options.steps:
+        kept = [f for f in kept if f.op.step in options.steps]
+    if options.ranks:
+        kept = [f for f in kept if f.op.device in options.ranks]
+    if options.op_globs:
+        kept = [
+            f
+            for f in kept
+            if any(
+                fnmatchcase(f.op.op_name, glob) or fnmatchcase(f.op.op_type, glob)
+                for glob in options.op_globs
+            )
+        ]
+    if options.run != "all":
+        wanted = options.run
+        if wanted == "latest":
+            wanted = max(jobs.values(), default="")
+        elif jobs and wanted not in jobs:
+            raise OptionsError(f"--run {wanted}: no such run; there are {', '.join(sorted(jobs))}")
+        kept = [f for f in kept if _in_run(f, wanted, jobs)]
+    return kept
+
+
+def _in_run(finding: Finding, wanted: str, jobs: Mapping[str, str]) -> bool:
+    run = finding.op.place.run or ""
+    return wanted in (run, jobs.get(run, run))
