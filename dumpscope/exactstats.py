@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dumpscope import kernel
 from dumpscope.floatcodes import Extremes, FloatCodes
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ def tally_floats(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes, near: 
     near
         The largest magnitude that is not yet near the limit (below `kind.limit`).
     """
+    if _tally_by_kernel(tally, codes, kind, near):
+        return
     extremes = Extremes(kind)
     for start in range(0, codes.size, _COUNT_PIECE):
         piece = codes[start : start + _COUNT_PIECE]
@@ -198,6 +201,31 @@ def tally_floats(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes, near: 
         extremes.add(piece)
         tally.moments.merge(moments_of(kind.to_float64(piece), wide=kind.bits == 64))
     tally.widen(*extremes.values())
+
+
+def _tally_by_kernel(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes, near: int) -> bool:
+    """Let the C kernel count a block; false where there is none, or not for such values."""
+    number = kernel.FLOAT_TYPES.get(kind.name)
+    if kernel.tally is None or number is None or not codes.size:
+        return False
+    found = kernel.tally(codes, codes.size, number, near)
+    if found is None:
+        return False
+    (nan, posinf, neginf, saturated, negative, near_limit, subnormal, zero), ends, sums = found
+    tally.nan += nan
+    tally.posinf += posinf
+    tally.neginf += neginf
+    tally.saturated += saturated
+    tally.saturated_negative += negative
+    tally.near_limit += near_limit
+    tally.subnormal += subnormal
+    tally.zero += zero
+    if sums[0]:
+        extremes = Extremes(kind)
+        extremes.high, extremes.low, extremes.floor = ends
+        tally.widen(*extremes.values())
+        tally.moments.merge(Moments(*sums))
+    return True
 
 
 def tally_complex(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes) -> None:

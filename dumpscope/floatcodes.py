@@ -83,11 +83,25 @@ class FloatCodes:
         return values
 
 
-def _ieee_value(pack: str, unpack: str, shift: int = 0) -> Callable[[int], float]:
+def _ieee_value(pack: str, unpack: str) -> Callable[[int], float]:
     to_bytes, from_bytes = struct.Struct(pack).pack, struct.Struct(unpack).unpack
 
     def value_of(code: int) -> float:
-        return float(from_bytes(to_bytes(code << shift))[0])
+        return float(from_bytes(to_bytes(code))[0])
+
+    return value_of
+
+
+def _looked_up(codes: str, floats: npt.DTypeLike) -> Callable[[int], float]:
+    """Return the `value_of` of a 16-bit type: a table, made when it is first needed."""
+    table: list[float] = []
+
+    def value_of(code: int) -> float:
+        if not table:
+            every = np.arange(1 << 16, dtype=codes)
+            with np.errstate(invalid="ignore"):  # signalling NaN
+                table.extend(every.view(floats).astype(np.float64).tolist())
+        return table[code]
 
     return value_of
 
@@ -143,8 +157,8 @@ def _of_eight_bits(
 FLOAT_CODES: dict[str, FloatCodes] = {
     codes.name: codes
     for codes in (
-        _ieee("float16", 16, 10, "<f2", _ieee_value("<H", "<e")),
-        _ieee("bfloat16", 16, 7, ml_dtypes.bfloat16, _ieee_value("<I", "<f", 16)),
+        _ieee("float16", 16, 10, "<f2", _looked_up("<u2", "<f2")),
+        _ieee("bfloat16", 16, 7, ml_dtypes.bfloat16, _looked_up("<u2", ml_dtypes.bfloat16)),
         _ieee("float32", 32, 23, "<f4", _ieee_value("<I", "<f")),
         _ieee("float64", 64, 52, "<f8", _ieee_value("<Q", "<d")),
         _of_eight_bits("float8_e5m2", ml_dtypes.float8_e5m2, 0x7C, 0x7C),

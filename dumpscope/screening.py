@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dumpscope import kernel
 from dumpscope.exactstats import Tally, count_large
 from dumpscope.floatcodes import COMPONENT_OF, FLOAT_CODES, FloatCodes
 
@@ -85,26 +86,32 @@ class FloatScreen:
         kind = self._kind
         unsigned, signed, sign = kind.unsigned, kind.signed, kind.sign
         itemsize = self._itemsize
+        look = kernel.screen
         highest, lowest, floor = -_NO_CODE, -1, _NO_CODE
         large: Tally | None = None
         left = total * self._lanes
         for block in data.blocks():
             count = len(block) // itemsize
             if count >= left:
-                codes = np.frombuffer(block, unsigned, left)
                 count = left
-            elif count * itemsize == len(block):
-                codes = np.frombuffer(block, unsigned)
-                if not count:
-                    continue
-            else:
+            elif count * itemsize != len(block):
                 return None
-            high = int(_largest(codes.view(signed)))
-            low = int(_largest(codes))
+            elif not count:
+                continue
+            if look is None:
+                codes = np.frombuffer(block, unsigned, count)
+                high = int(_largest(codes.view(signed)))
+                low = int(_largest(codes))
+                least = -1  # not known: it takes a third pass, which is seldom needed
+            else:
+                high, _, low, least = look(block, count, itemsize)
+                if signed is unsigned:
+                    high = low
             if high > self._near or low > self._near_negative:
                 if high >= self._bad or low >= self._bad_negative:
                     return None
                 large = Tally() if large is None else large
+                codes = np.frombuffer(block, unsigned, count)
                 magnitudes = codes & codes.dtype.type(kind.magnitude)
                 count_large(large, codes, magnitudes, kind, self._near)
             if high > highest:
@@ -112,7 +119,7 @@ class FloatScreen:
             if low > lowest:
                 lowest = low
             if lowest < sign or highest < 0:
-                floor = min(floor, int(_smallest(codes)))
+                floor = min(floor, int(_smallest(codes)) if least < 0 else least)
             left -= count
             if not left:
                 break
@@ -128,31 +135,36 @@ class FloatScreen:
 class IntegerScreen:
     """Finds the extremes of tensors of one integer type or of bools."""
 
-    __slots__ = ("_dtype", "_truth")
+    __slots__ = ("_dtype", "_signed", "_truth")
 
     def __init__(self, dtype: Dtype) -> None:
         assert dtype.numpy is not None
         self._truth = dtype.kind == "bool"
         self._dtype = np.dtype(np.uint8) if self._truth else dtype.numpy
+        self._signed = dtype.kind == "int"
 
     def run(self, data: Data, total: int) -> Screened | None:
         """Look at the first `total` elements; `None` when blocks end inside elements."""
         itemsize = self._dtype.itemsize
+        look = kernel.screen
         low: int | None = None
         high: int | None = None
         left = total
         for block in data.blocks():
             count = len(block) // itemsize
             if count >= left:
-                values = np.frombuffer(block, self._dtype, left)
                 count = left
-            elif count * itemsize == len(block):
-                values = np.frombuffer(block, self._dtype)
-                if not count:
-                    continue
-            else:
+            elif count * itemsize != len(block):
                 return None
-            least, most = int(_smallest(values)), int(_largest(values))
+            elif not count:
+                continue
+            if look is None:
+                values = np.frombuffer(block, self._dtype, count)
+                least, most = int(_smallest(values)), int(_largest(values))
+            elif self._signed:
+                most, least, _, _ = look(block, count, itemsize)
+            else:
+                _, _, most, least = look(block, count, itemsize)
             low = least if low is None or least < low else low
             high = most if high is None or most > high else high
             left -= count

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dumpscope import kernel
 from dumpscope.elements import Data, Encoding, encoding_of, stream_elements
 from dumpscope.errors import UnsupportedDtypeError
 from dumpscope.exactstats import (
@@ -229,7 +230,12 @@ class _Sweep:
         self.padding_nonfinite = 0
         bits = encoding.dtype.bits
         tabled = encoding.lanes == 1 and (
-            bits <= 8 or (bits == 16 and total >= _HISTOGRAM_MIN_COUNT)
+            bits <= 8
+            or (
+                bits == 16
+                and total >= _HISTOGRAM_MIN_COUNT
+                and (kernel.tally is None or encoding.kind is None)
+            )
         )
         self._counts = np.zeros(1 << max(bits, 8), np.int64) if tabled else None
 
@@ -298,6 +304,9 @@ def _count_codes(counts: npt.NDArray[np.int64], codes: npt.NDArray[Any]) -> None
     """Add to `counts` how often each code occurs."""
     if codes.dtype.itemsize == 2:
         counts += np.bincount(codes.view(np.uint16), minlength=1 << 16)
+        return
+    if kernel.count_bytes is not None and counts.size == 256 and codes.flags.c_contiguous:
+        kernel.count_bytes(codes, counts)
         return
     even = codes.size & ~1
     if even >= 1 << 18 and codes.flags.c_contiguous:

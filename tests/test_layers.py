@@ -30,6 +30,7 @@ FLOORS = (
         "exactstats",
         "floatcodes",
         "inspection",
+        "kernel",
         "layouts",
         "lowfloats",
         "maskbits",

@@ -7,8 +7,9 @@ import click
 __all__ = ["readers"]
 
 
-@click.command(epilog="Example: dumpscope readers")
-def readers() -> None:
+@click.command(epilog="Example: dumpscope readers --verbose")
+@click.option("--verbose", is_flag=True, help="Say too what computes the statistics.")
+def readers(verbose: bool) -> None:
     """List the readers: name, formats, versions, and where each comes from.
 
     Plugins that cannot be used are listed with the reason.
@@ -25,3 +26,7 @@ def readers() -> None:
     for broken in registry.broken:
         click.echo(make_printable(f"{broken.name}: BROKEN: {broken.reason}"))
         click.echo(make_printable(f"    from {broken.package} ({broken.target})"))
+    if verbose:
+        from dumpscope.kernel import describe_kernel
+
+        click.echo(f"C kernel for statistics: {describe_kernel()}")

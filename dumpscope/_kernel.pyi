@@ -1,0 +1,19 @@
+# The C kernel (csrc/). `dumpscope.kernel` says what its functions are for.
+
+from typing_extensions import Buffer
+
+# The largest and smallest of some codes, seen as signed, then as unsigned numbers.
+def screen(block: Buffer, count: int, itemsize: int, /) -> tuple[int, int, int, int]: ...
+
+# The counts of a `Tally` in the order of its fields, the extremes and the moments; None when
+# squares of float64 values may leave the range of float64.
+def tally(
+    block: Buffer, count: int, float_type: int, near: int, /
+) -> tuple[tuple[int, ...], tuple[int, int, int], tuple[int, float, float, float]] | None: ...
+
+# Adds to 256 int64 how often each byte occurs.
+def count_bytes(block: Buffer, counts: Buffer, /) -> None: ...
+
+# What this processor can run, the best first.
+def versions() -> list[str]: ...
+def choose(version: str, /) -> None: ...
