@@ -1,10 +1,14 @@
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
+
 from click.testing import CliRunner
 
 from dumpscope import kernel
 from dumpscope.cli.main import cli
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def last_line(*arguments: str) -> str:
