@@ -20,7 +20,7 @@ from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.parallelism import Partition, Topology
 from dumpscope.rendezvous import Family, Meeting, group_calls, match_calls
 
-__all__ = ["Collectives", "Group", "Presence"]
+__all__ = ["Collectives", "Group", "Presence", "ranks_of"]
 
 _MOST_ABSENT_NAMED = 16
 _REACHES_ALL = frozenset({"all_reduce", "all_gather", "broadcast"})
@@ -71,6 +71,11 @@ class Presence:
                     gaps.append(number)
                 number += 1
         return gaps
+
+
+def ranks_of(ops: Iterable[OpRecord]) -> tuple[int, ...]:
+    """The numbers of the ranks that ran some operators, ascending."""
+    return tuple(sorted({op.device for op in ops if op.device is not None}))
 
 
 def present_ranks(ops: Iterable[OpRecord], jobs: Mapping[str, str]) -> Presence:
@@ -193,7 +198,7 @@ class Collectives:
                 tuple(members),
                 len(members) > 1 and not absent and not unread,
                 tuple(absent[:_MOST_ABSENT_NAMED]),
-                tuple(sorted({op.device for op in unread if op.device is not None})),
+                ranks_of(unread),
                 dimensions,
             )
             for op in members:

@@ -16,6 +16,7 @@ from dumpscope.baseline import Applied, apply_baseline, load_baseline, note_base
 from dumpscope.collectives import Collectives
 from dumpscope.edges import connect
 from dumpscope.exchanges import find_presence, gather_calls
+from dumpscope.filters import select_findings
 from dumpscope.gathering import find_flagged, gather
 from dumpscope.hardware import (
     Flag,

@@ -250,4 +250,4 @@ def format_ranks(ranks: Iterable[int], *, limit: int = 12) -> str:
     parts: list[str] = []
     for run in runs:
         parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)
-    return ", ".join(parts if len(parts) <= limit else [*parts[: limit - 1], "…", parts[-1]])
+    return ", ".join(parts if len(parts) <= limit else [*parts[: limit - 1], "...", parts[-1]])

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dumpscope.collectives import ranks_of
 from dumpscope.communication import communication_kind
 from dumpscope.dataflow import sequence_key
 from dumpscope.model import (
@@ -134,7 +135,7 @@ def _summarise(
         state=_state_of(first),
         first=_event(first),
         received=None if received is None else _event(received),
-        senders=tuple(sorted({op.device for op in senders if op.device is not None})),
+        senders=ranks_of(senders),
     )
 
 

@@ -9,6 +9,7 @@ from dumpscope.dtypes import dtype_named
 from dumpscope.inputs import InputState
 from dumpscope.model import Evidence, OpRecord, OverflowFinding, Reason, TensorSummary
 from dumpscope.optypes import is_backward
+from dumpscope.parallelism import format_ranks
 from dumpscope.rules import is_one_sided
 
 __all__ = ["Because", "build_reason"]
@@ -23,6 +24,8 @@ class Because:
     producer: OpRecord | None = None
     evidence: Evidence | None = None
     ranks: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
     contradiction: OpRecord | None = None
     loss_scale: bool = False
 
@@ -71,8 +74,10 @@ def build_reason(
         parameters["producer_type"] = because.producer.op_type
     if because.contradiction is not None:
         parameters["contradicts"] = because.contradiction.op_name
-    if because.ranks:
-        parameters["ranks"] = ", ".join(map(str, because.ranks))
+    for name in ("ranks", "absent", "unread"):
+        ranks: tuple[int, ...] = getattr(because, name)
+        if ranks:
+            parameters[name] = format_ranks(ranks)
     if overflow is not None:
         parameters["hardware"] = ", ".join(overflow.bits) or " ".join(
             f"0x{word:x}" for word in overflow.status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dumpscope.collectives import Collectives, Group, Presence
+from dumpscope.collectives import Collectives, Group, Presence, ranks_of
 from dumpscope.communication import communication_kind
 from dumpscope.parallelism import Topology, plan_topology
 from dumpscope.rankmap import load_rank_map
@@ -15,4 +15,5 @@ __all__ = [
     "communication_kind",
     "load_rank_map",
     "plan_topology",
+    "ranks_of",
 ]

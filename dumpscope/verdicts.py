@@ -21,7 +21,7 @@ from dumpscope.nesting import Nesting
 from dumpscope.optypes import is_generator, is_source
 from dumpscope.reasons import Because, build_reason
 from dumpscope.rules import Rule, RuleSet, is_one_sided
-from dumpscope.topology import Collectives, communication_kind
+from dumpscope.topology import Collectives, communication_kind, ranks_of
 
 __all__ = ["Judge"]
 
@@ -41,6 +41,8 @@ class Judge:
         Hardware flags by `op_id`.
     jobs
         Run -> job, where processes of one job wrote runs of their own.
+    collectives
+        Which ranks exchanged what, with the clean ones; without it `ops` alone tell.
     loss_scale
         Whether the dump holds an operator that checks gradients before they are applied.
     """
@@ -53,13 +55,14 @@ class Judge:
         rules: RuleSet,
         flags: Mapping[int, list[Flag]],
         jobs: Mapping[str, str] | None = None,
+        collectives: Collectives | None = None,
         loss_scale: bool = False,
     ) -> None:
         self._ops = sorted(ops, key=lambda op: (lane_of(op), sequence_key(op)))
         self._flow = flow
         self._flags = flags
         self._loss_scale = loss_scale
-        self._collectives = Collectives(self._ops, jobs or {})
+        self._collectives = collectives or Collectives(self._ops, jobs or {})
         self._nesting = Nesting(self._ops)
         self._lanes: dict[Lane, Sofar] = {}
         self._expected = Expectations(rules)
@@ -154,17 +157,13 @@ class Judge:
         because: Because,
     ) -> Finding:
         """An output is bad and no input is known to be."""
-        kind = communication_kind(op.op_type)
-        if kind is not None:
+        if communication_kind(op.op_type) is not None and not self._sent_it_itself(op, inputs):
             group = self._collectives.group_of(op)
-            senders = [
-                member
-                for member in (group.members if group else ())
-                if member.op_id != op.op_id and any(t.stats.nonfinite for t in member.inputs)
-            ]
+            senders = self._collectives.senders_to(op)
             if senders or group is None or not group.complete:
-                ranks = tuple(sorted({m.device for m in senders if m.device is not None}))
-                because = replace(because, ranks=ranks)
+                because = replace(because, ranks=ranks_of(senders))
+                if group is not None and not senders:
+                    because = replace(because, absent=group.absent, unread=group.unread)
                 return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
         inside = self._nesting.cause_inside(op)
         if inside is not None:
@@ -198,6 +197,13 @@ class Judge:
             return self._finding(op, Verdict.BAD_INPUT, "bad_input_source", tensor, because)
         because = replace(because, evidence="order")
         return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
+
+    def _sent_it_itself(self, op: OpRecord, inputs: Sequence[InputState]) -> bool:
+        """Whether a rank whose own inputs are not known brought the bad value itself."""
+        if communication_kind(op.op_type) == "recv":
+            return False
+        known = inputs and all(state.kind != "unknown" for state in inputs)
+        return not known and self._collectives.is_bad_before(op)
 
     def _judge_finite(
         self, op: OpRecord, lane: Sofar, inputs: Sequence[InputState], because: Because

@@ -25,6 +25,7 @@ FLOORS = (
     {"model"},
     {
         "aclconfig",
+        "closeup",
         "dtypes",
         "elements",
         "exactstats",
@@ -49,6 +50,7 @@ FLOORS = (
         "screening",
         "source",
         "stats",
+        "views",
         "walk",
     },
     {
@@ -65,8 +67,10 @@ FLOORS = (
         "messages",
         "nesting",
         "parallelism",
+        "patterns",
         "ranking",
         "rankmap",
+        "ranksummary",
         "readers",
         "reasons",
         "rendezvous",

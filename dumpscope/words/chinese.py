@@ -252,8 +252,17 @@ def _bad_input_source(facts: Facts) -> str:
 
 def _received(facts: Facts) -> str:
     ranks = facts.text("ranks")
-    source = f"来自 rank {ranks}" if ranks else "来自不在转储中的 rank"
-    return f"{_has(facts)}；本 rank 自己送入该通信算子的数据均为有限值：异常值{source}"
+    absent, unread = facts.text("absent"), facts.text("unread")
+    if ranks:
+        source = f"来自 rank {ranks}"
+    elif unread and not absent:
+        source = f"来自 rank {unread}，其输入无法检查"
+    else:
+        source = "来自不在转储中的 rank" + (f"（缺少 rank {absent}）" if absent else "")
+    own = ""
+    if facts.count("inputs") != 0:
+        own = "本 rank 自己送入该通信算子的数据均为有限值："
+    return f"{_has(facts)}；{own}异常值{source}"
 
 
 def _handoff(facts: Facts) -> str:

@@ -220,14 +220,22 @@ def _bad_input_source(facts: Facts) -> str:
 
 def _received(facts: Facts) -> str:
     ranks = facts.text("ranks")
-    if not ranks:
-        source = "from a rank that is not in the dump"
+    absent, unread = facts.text("absent"), facts.text("unread")
+    if ranks:
+        source = f"from {_ranks(ranks)}"
+    elif unread and not absent:
+        source = f"from {_ranks(unread)}, whose inputs could not be checked"
     else:
-        source = f"from rank{'s' if ',' in ranks or ' ' in ranks else ''} {ranks}"
-    return (
-        f"{_has(facts)}; this rank's own inputs of the communication operator are finite: "
-        f"the bad values came {source}"
-    )
+        source = "from a rank that is not in the dump"
+        source += f" (missing: {_ranks(absent)})" if absent else ""
+    own = ""
+    if facts.count("inputs") != 0:
+        own = "this rank's own inputs of the communication operator are finite: "
+    return f"{_has(facts)}; {own}the bad values came {source}"
+
+
+def _ranks(numbers: str) -> str:
+    return f"rank{'s' if ',' in numbers or '-' in numbers else ''} {numbers}"
 
 
 def _handoff(facts: Facts) -> str:

@@ -16,6 +16,8 @@ __all__ = ["NOTES", "fill_template"]
 
 _PLACE_EN = "[ in step {step}][ on device {device}]"
 _PLACE_ZH = "[，step {step}][，设备 {device}]"
+_OWN_EN = "{count:rank,ranks} of {total} went bad before receiving anything"
+_OWN_ZH = "{total} 个 rank 中有 {count} 个在接收任何数据之前自行异常"
 
 NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -165,6 +167,64 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "not_for_verdict": (
             "[{count:overflow record,overflow records} of ]an unknown kind: listed, no finding",
             "[{count} 条]类型未知的溢出记录：列出，但不作为发现",
+        ),
+        # --- notes on ranks -------------------------------------------------------------------
+        "ranks_own": (
+            f"{_OWN_EN}: {{ranks}}[ ({{place}})][, first in step {{step}}]",
+            f"{_OWN_ZH}：{{ranks}}[（{{place}}）][，最早在 step {{step}}]",
+        ),
+        "ranks_own_group": (
+            f"{_OWN_EN}: {{ranks}}[, all and only {{group}}][; first in step {{step}}]",
+            f"{_OWN_ZH}：{{ranks}}[，恰好是 {{group}} 的全部][；最早在 step {{step}}]",
+        ),
+        "ranks_own_inside": (
+            f"{_OWN_EN}: {{ranks}}[, all in {{group}} of {{size}} ranks][; first in step {{step}}]",
+            f"{_OWN_ZH}：{{ranks}}[，均属于 {{group}}（共 {{size}} 个）][；最早在 step {{step}}]",
+        ),
+        "ranks_own_all": (
+            "All {total} ranks went bad before they received anything[, first in step {step}]: "
+            "look for what they share (data, weights, code) rather than for one device",
+            "全部 {total} 个 rank 均在接收任何数据之前自行异常[，最早在 step {step}]："
+            "应查找它们的共同因素（数据、权重、代码），而非某个设备",
+        ),
+        "ranks_together": (
+            "{operator} made bad values out of finite inputs of all its ranks[ in step {step}]; "
+            "{count:rank,ranks} got them at once: {ranks}",
+            "{operator} 在各 rank 输入均为有限值时产生了异常值[（step {step}）]；"
+            "{count} 个 rank 同时得到：{ranks}",
+        ),
+        "ranks_received": (
+            "{count:rank,ranks} of {total} received bad values[ in step {step}] through {operator}"
+            "[, sent by {senders}]: {ranks}",
+            "{total} 个 rank 中有 {count} 个[在 step {step}]经 {operator} 收到异常值"
+            "[（来自 {senders}）]：{ranks}",
+        ),
+        "ranks_later": (
+            "{count:rank,ranks} of {total} went bad only later[, in step {step}], through what an "
+            "earlier step left (weights, states): {ranks}",
+            "{total} 个 rank 中有 {count} 个之后才异常[（step {step}）]，"
+            "原因是更早的 step 留下的数据（权重、状态）：{ranks}",
+        ),
+        "ranks_same_device": (
+            "{count:device,devices} went bad unaided in each of the {jobs} runs that hold bad "
+            "values: {devices}[ of {host}]; suspect the hardware, unless all runs did the same",
+            "在出现异常值的全部 {jobs} 次运行中，都有 {count} 个设备自行异常：{devices}"
+            "[（{host}）]；除非各次运行的计算完全相同，否则应怀疑硬件",
+        ),
+        "ranks_assumed_order": (
+            "Coordinates of the {count:rank,ranks} of the job follow Megatron's default order"
+            "[, {order}], which is assumed here; --order names another",
+            "作业共 {count} 个 rank，其坐标按 Megatron 的默认顺序推算[（{order}）]，"
+            "此处为假定；可用 --order 指定",
+        ),
+        "ranks_not_mapped": (
+            "The rank map does not name {count:rank,ranks} of the dump: {ranks}",
+            "rank 映射表中没有转储里的 {count} 个 rank：{ranks}",
+        ),
+        "ranks_not_global": (
+            "The layout of the job was not used: the dump names device ids of several hosts, "
+            "which are no global ranks",
+            "未使用作业的并行布局：转储中是多台主机各自的设备号，而不是全局 rank",
         ),
         "totals": (
             "{findings:finding,findings}, {ops:operator execution,operator executions}, "
