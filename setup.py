@@ -14,9 +14,10 @@ setup(
         Extension(
             "dumpscope._kernel",
             sources=["csrc/kernel.c"],
+            depends=["csrc/version.h", "csrc/tally.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED else [],
             py_limited_api=LIMITED,
-            extra_compile_args=["-O3", "-std=gnu11"],
+            extra_compile_args=["-O3", "-g0", "-std=gnu11"],
             optional=True,  # without a compiler, NumPy does it all
         )
     ],
