@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from dumpscope.communication import (
     named_rank,
 )
 from dumpscope.errors import OptionsError
-from dumpscope.parallelism import Topology, plan_topology, read_order
+from dumpscope.parallelism import Topology, format_ranks, plan_topology, read_order
 from op_builders import clean, make_op
 
 KINDS = {
@@ -217,3 +219,26 @@ def test_sizes_that_cannot_be_are_refused(
 
 def test_an_order_is_read_in_any_case() -> None:
     assert read_order("TP-CP-EP-DP-PP") == ("tp", "cp", "ep", "dp", "pp")
+
+
+@pytest.mark.parametrize(("highest", "ep", "world"), [(None, 4, 8), (9, 4, 16), (9, 1, 10)])
+def test_data_parallel_ranks_that_are_not_given_have_room_for_the_experts(
+    highest: int | None, ep: int, world: int
+) -> None:
+    assert len(plan_topology({"tp": 2, "ep": ep}, highest_rank=highest).ranks) == world
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([], ""),
+        ([3], "3"),
+        ([5, 3, 3], "3, 5"),
+        ([0, 1], "0, 1"),
+        ([7, 6, 4, 2, 1, 0], "0-2, 4, 6, 7"),
+        (range(1000), "0-999"),
+        (range(0, 100, 2), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, ..., 98"),
+    ],
+)
+def test_ranks_are_written_short(ranks: Iterable[int], text: str) -> None:
+    assert format_ranks(ranks) == text

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dumpscope.cli.rank_options import asked_ranks, make_rank_options
 from dumpscope.reporters.registry import load_reporters
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def make_report_command(registry: ReporterRegistry | None = None) -> click.Comma
             ["--op", "op_globs"], metavar="GLOB", multiple=True, help="Only operators named so."
         ),
         click.Option(["--run"], metavar="latest|all|TIME", help="Only this run."),
+        *make_rank_options(),
         click.Option(["--lang"], type=click.Choice(["en", "zh"]), help="Language of sentences."),
     ]
 
@@ -176,6 +178,7 @@ def _load(values: dict[str, Any]) -> Scan:
         filters: dict[str, Any] = {
             name: values[name] for name in ("steps", "ranks", "op_globs", "run") if values[name]
         }
+        filters |= asked_ranks(values)
         options = replace(store.scan_info(scan_id).options, **filters)
         return load_scan(store, scan_id, options)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dumpscope.cli.progress import ScanProgress
+from dumpscope.cli.rank_options import add_rank_options
 
 if TYPE_CHECKING:
     from dumpscope.aclconfig import AclConfig
@@ -58,6 +59,7 @@ _DEFAULT_TABLE_LIMIT = 20
 @click.option("--rank", "ranks", type=int, multiple=True, help="Only this rank or device.")
 @click.option("--op", "op_globs", metavar="GLOB", multiple=True, help="Only operators named so.")
 @click.option("--run", default="all", metavar="latest|all|TIME", help="Only this run.")
+@add_rank_options
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -81,11 +83,13 @@ def scan(
     """
     from dumpscope.model import ScanOptions
     from dumpscope.outcome import failing_verdicts, parse_tolerance
+    from dumpscope.rankview import check_rank_options
 
     asked = ScanOptions(**options)  # type: ignore[arg-type]
     # Before hours of reading, not after them.
     failing_verdicts(asked.fail_on)
     parse_tolerance(asked.max_unreadable)
+    check_rank_options(asked)
     places, config = _resolve_paths(paths)
     result = _run_scan(places, asked, config, store_file, progress)
     _print_result(result, output, limit, lang)

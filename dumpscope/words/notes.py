@@ -178,7 +178,7 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             f"{_OWN_ZH}：{{ranks}}[，恰好是 {{group}} 的全部][；最早在 step {{step}}]",
         ),
         "ranks_own_inside": (
-            f"{_OWN_EN}: {{ranks}}[, all in {{group}} of {{size}} ranks][; first in step {{step}}]",
+            f"{_OWN_EN}: {{ranks}}[, all in {{group}}, which has {{size}}][; first in step {{step}}]",
             f"{_OWN_ZH}：{{ranks}}[，均属于 {{group}}（共 {{size}} 个）][；最早在 step {{step}}]",
         ),
         "ranks_own_all": (
