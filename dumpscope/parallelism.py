@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import prod
+from math import gcd, prod
 
 from dumpscope.errors import OptionsError
 
@@ -188,11 +188,14 @@ def _complete_sizes(sizes: Mapping[str, int | None], highest_rank: int | None) -
     for name, size in sizes.items():
         if size is not None and not 1 <= size <= _MOST_RANKS:
             raise OptionsError(f"--{name} {size}: expected a number from 1 to {_MOST_RANKS}")
-    tp, cp, pp = (sizes.get(name) or 1 for name in ("tp", "cp", "pp"))
+    tp, cp, pp, ep = (sizes.get(name) or 1 for name in ("tp", "cp", "pp", "ep"))
     dp = sizes.get("dp")
     if dp is None:
         needed = 1 if highest_rank is None else highest_rank + 1
         dp = max(1, -(-needed // (tp * cp * pp)))
+        # Experts are spread over cp and dp.
+        multiple = ep // gcd(ep, cp)
+        dp = -(-dp // multiple) * multiple
     return {"tp": tp, "cp": cp, "dp": dp, "pp": pp}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from math import comb
 
 from dumpscope.model import RankSummary, Reason
 from dumpscope.parallelism import DIMENSIONS, Topology, format_ranks
@@ -27,6 +28,8 @@ RANK_NOTES = (
     "ranks_same_device",
 )
 """Codes of the notes that tell how ranks went bad, in the order in which they are read."""
+
+_MERE_CHANCE = 0.1
 
 _Group = tuple[str, frozenset[int]]
 
@@ -89,13 +92,11 @@ def _explain_own(
         return Reason("ranks_own", {**parameters, "place": exact})
     if exact is not None:
         return Reason("ranks_own_group", {**parameters, "group": exact})
-    around = [
-        (len(members), number)
-        for number, (_, members) in enumerate(groups)
-        if numbers and numbers < members and len(members) < len(ranks)
-    ]
-    if around:
-        size, number = min(around)
+    around = [(len(m), number) for number, (_, m) in enumerate(groups) if numbers < m]
+    size, number = min(around, default=(len(ranks), 0))
+    # Some group holds a few ranks by mere chance: how likely is that?
+    chance = len(groups) * comb(size, len(own)) / comb(len(ranks), len(own))
+    if numbers and chance < _MERE_CHANCE:
         return Reason("ranks_own_inside", {**parameters, "group": groups[number][0], "size": size})
     return Reason("ranks_own", parameters)
 
@@ -125,7 +126,7 @@ def _groups(
         if d != other:
             yield f"{name_coordinate(d, a)} {name_coordinate(other, b)}", members & more
         elif len(members) + len(more) == len(numbers):
-            yield f"{name_coordinate(d, a)}, {name_coordinate(d, b)}", members | more
+            yield f"{name_coordinate(d, a)} + {name_coordinate(d, b)}", members | more
 
 
 def _hosts(everybody: Mapping[int, RankSummary]) -> Iterator[_Group]:

@@ -16,10 +16,12 @@ _NAMES = ("rank_map", "tp", "pp", "dp", "cp", "ep", "order")
 _SIZES = (
     ("tp", "tensor"),
     ("pp", "pipeline"),
-    ("dp", "data (default: what the ranks of the dump need)"),
+    ("dp", "data"),
     ("cp", "context"),
     ("ep", "expert"),
 )
+
+_REMARKS = {"tp": ", instead of a rank map", "dp": " (default: what the dump's ranks need)"}
 
 
 def make_rank_options() -> list[click.Option]:
@@ -36,9 +38,7 @@ def make_rank_options() -> list[click.Option]:
                 [f"--{name}"],
                 type=click.IntRange(min=1),
                 metavar="N",
-                help=f"Size of {words} parallelism, instead of a rank map."
-                if name == "tp"
-                else f"Size of {words} parallelism.",
+                help=f"Size of {words} parallelism{_REMARKS.get(name, '')}.",
             )
             for name, words in _SIZES
         ),
