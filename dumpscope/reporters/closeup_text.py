@@ -245,11 +245,9 @@ class _Page:
 
     def _unit(self, unit: OverflowUnit, indent: int) -> Iterator[str]:
         words = " ".join(f"0x{word:x} ({word})" for word in unit.status)
-        meaning = [
-            render_status(bit, self._lang) for bit in describe_status(unit.kind, unit.status)
-        ]
-        text = f"{unit.kind}: {self._head('status')} {words}"
-        yield from self._wrapped(self._safe("; ".join([text, *meaning])), indent)
+        yield from self._wrapped(f"{self._safe(unit.kind)}: {self._head('status')} {words}", indent)
+        for bit in describe_status(unit.kind, unit.status):
+            yield from self._wrapped(self._safe(render_status(bit, self._lang)), indent + 2)
         ids = [
             f"{self._head(name)} {value}"
             for name, value in (
