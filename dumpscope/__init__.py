@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dumpscope.opendump import Dump, open_dump
     from dumpscope.readers.protocol import TensorRecord
     from dumpscope.reporters.delivery import write_report
-    from dumpscope.scan import scan
+    from dumpscope.scanning import scan
 
 __all__ = [
     "Dump",
@@ -50,7 +50,7 @@ _HOME = {
     "TensorRecord": "dumpscope.readers.protocol",
     "Verdict": "dumpscope.model",
     "open_dump": "dumpscope.opendump",
-    "scan": "dumpscope.scan",
+    "scan": "dumpscope.scanning",
     "write_report": "dumpscope.reporters.delivery",
 }
 
@@ -58,8 +58,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dumpscope' has no attribute {name!r}")
-    # A submodule of the same name (dumpscope.scan) becomes an attribute of the package as soon
-    # as it is imported; the name that is promised takes its place.
+    # No submodule may have a name that is promised here: importing it would take the name's place.
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value

@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str | N
         first = store.begin("/data", ["/data"], stored, None, "1.0")
         store.finish(first, {}, 0.0, "finished")
     # By its module: the package gives the function `scan` under the same name.
-    monkeypatch.setattr(import_module("dumpscope.scan"), "load_scan", load_scan)
+    monkeypatch.setattr(import_module("dumpscope.scanning"), "load_scan", load_scan)
     return calls
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dumpscope.model import Scan
-from dumpscope.scan import scan
+from dumpscope.scanning import scan
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from builders import Tensor, dump_file
 from dumpscope.errors import OptionsError, StoreError
 from dumpscope.model import DumpFile, FileResult, Scan, ScanOptions
-from dumpscope.scan import Progress, Worker, load_scan, scan, scan_into
+from dumpscope.scanning import Progress, Worker, load_scan, scan, scan_into
 from dumpscope.store import Store
 
 FINITE = b"\x00\x3c" * 32

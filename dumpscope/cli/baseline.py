@@ -128,7 +128,7 @@ def show(file: str) -> None:
 
 
 def _load(scan_id: str | None, store_file: str | None) -> Scan:
-    from dumpscope.scan import load_scan
+    from dumpscope.scanning import load_scan
     from dumpscope.store import Store, existing_store_path
 
     path = existing_store_path(store=store_file)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dumpscope.scan import Progress
+    from dumpscope.scanning import Progress
 
 __all__ = ["ScanProgress"]
 

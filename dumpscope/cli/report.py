@@ -169,7 +169,7 @@ def _asked_reports(
 
 def _load(values: dict[str, Any]) -> Scan:
     """Load the scan, with what it was asked for and the filters of this call."""
-    from dumpscope.scan import load_scan
+    from dumpscope.scanning import load_scan
     from dumpscope.store import Store, existing_store_path
 
     path = existing_store_path(store=values["store_file"])

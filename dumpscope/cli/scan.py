@@ -103,7 +103,7 @@ def _run_scan(
     store_file: str | None,
     progress: bool | None,
 ) -> Scan:
-    from dumpscope.scan import scan as run_scan
+    from dumpscope.scanning import scan as run_scan
     from dumpscope.store import Store, default_store_path
 
     path, said = default_store_path(places, store=store_file)

@@ -20,7 +20,7 @@ def open_scan(store_file: str | None, scan_id: str | None) -> Iterator[tuple[Sto
 
     Raises `StoreError` when there is no store or no such scan.
     """
-    from dumpscope.scan import load_scan
+    from dumpscope.scanning import load_scan
     from dumpscope.store import Store, existing_store_path
 
     path = existing_store_path(store=store_file)
