@@ -23,6 +23,7 @@ from dumpscope.model import (
     TensorSummary,
 )
 from dumpscope.overflow import describe_status
+from dumpscope.reporters.ranks import build_ranks
 from dumpscope.reporters.summary import headline_of
 from dumpscope.reporters.tables import cut, known_stats
 from dumpscope.safetext import escape_json_text
@@ -103,6 +104,7 @@ def build_document(scan: Scan, *, limit: int | None = None, lang: str = "en") ->
             "expected_left_out": len(scan.expected) - len(expected),
         },
         "notes": [_build_reason(note, lang) for note in scan.notes],
+        "ranks": build_ranks(scan),
         "filters": {
             "steps": list(scan.options.steps),
             "ranks": list(scan.options.ranks),

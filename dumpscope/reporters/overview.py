@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dumpscope.model import Scan, Verdict
+from dumpscope.reporters.ranks import list_rank_rows
 from dumpscope.reporters.summary import (
     headline_of,
     leading_finding,
@@ -74,6 +75,7 @@ def list_summary_rows(scan: Scan, lang: str) -> Iterator[SummaryRow]:
     yield SummaryRow("fact", label("started_at", lang), scan.started_at or None)
     yield SummaryRow("fact", label("duration", lang), round(scan.duration_s, 3))
     yield SummaryRow("fact", label("tool_version", lang), scan.tool_version)
+    yield from _rank_rows(scan, lang)
     yield SummaryRow("section", label("section_counts", lang))
     for verdict in Verdict:
         count = scan.counts.by_verdict.get(verdict.value, 0)
@@ -102,6 +104,14 @@ def list_summary_rows(scan: Scan, lang: str) -> Iterator[SummaryRow]:
         yield SummaryRow("section", label("section_next", lang))
     for number, reason in enumerate(steps, 1):
         yield SummaryRow("fact", str(number), render(reason, lang))
+
+
+def _rank_rows(scan: Scan, lang: str) -> Iterator[SummaryRow]:
+    """Yield what happened to each rank, nothing where there is only one."""
+    for number, (name, reason) in enumerate(list_rank_rows(scan)):
+        if not number:
+            yield SummaryRow("section", label("section_ranks", lang))
+        yield SummaryRow("fact", name, render(reason, lang))
 
 
 def tally_findings(scan: Scan, *, max_steps: int = 200, max_devices: int = 32) -> Tally:

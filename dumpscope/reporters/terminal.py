@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.model import Finding, Reason, Scan
 from dumpscope.reporters.cells import shorten, wrap
+from dumpscope.reporters.ranks import rank_notes
 from dumpscope.reporters.summary import (
     headline_of,
     leading_finding,
@@ -140,7 +141,8 @@ class _Page:
             self._print_remainder()
         self._print_counts()
         self._print_notes("section_not_checked", unchecked_of(self._scan))
-        self._print_notes("section_notes", notes_of(self._scan))
+        told = rank_notes(self._scan)
+        self._print_notes("section_notes", [n for n in notes_of(self._scan) if n not in told])
         self._print_notes("section_next", next_steps(self._scan))
 
     def _print_headline(self) -> None:
@@ -149,6 +151,8 @@ class _Page:
         finding = leading_finding(self._scan)
         if finding is not None:
             self._print(self._say(finding.reason))
+        for reason in rank_notes(self._scan):
+            self._print(self._say(reason))
 
     def _make_table(self) -> Table:
         from rich.cells import cell_len

@@ -52,6 +52,7 @@ LABELS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "sheet_charts": ("Charts", "图表"),
         "sheet_legend": ("Legend", "说明"),
         "section_counts": ("Counts", "计数"),
+        "section_ranks": ("Ranks", "各 rank"),
         "section_run": ("Run", "运行信息"),
         "section_config": ("Configuration", "配置"),
         "section_not_checked": ("What was not checked", "未检查的内容"),

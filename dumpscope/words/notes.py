@@ -178,7 +178,7 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             f"{_OWN_ZH}：{{ranks}}[，恰好是 {{group}} 的全部][；最早在 step {{step}}]",
         ),
         "ranks_own_inside": (
-            f"{_OWN_EN}: {{ranks}}[, all in {{group}}, which has {{size}}][; first in step {{step}}]",
+            f"{_OWN_EN}: {{ranks}}[, all in {{group}} ({{size}} ranks)][; first in step {{step}}]",
             f"{_OWN_ZH}：{{ranks}}[，均属于 {{group}}（共 {{size}} 个）][；最早在 step {{step}}]",
         ),
         "ranks_own_all": (
@@ -204,6 +204,25 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "earlier step left (weights, states): {ranks}",
             "{total} 个 rank 中有 {count} 个之后才异常[（step {step}）]，"
             "原因是更早的 step 留下的数据（权重、状态）：{ranks}",
+        ),
+        "rank_clean": ("clean", "正常"),
+        "rank_own": (
+            "bad before receiving anything: {operator}[ in step {step}][, finding {finding}]",
+            "在接收任何数据之前自行异常：{operator}[，step {step}][，第 {finding} 项发现]",
+        ),
+        "rank_together": (
+            "bad together with all ranks of {operator}[ in step {step}][, finding {finding}]",
+            "与 {operator} 的各 rank 同时异常[，step {step}][，第 {finding} 项发现]",
+        ),
+        "rank_received": (
+            "received bad values through {operator}[ in step {step}][, sent by {senders}]"
+            "[, finding {finding}]",
+            "经 {operator} 收到异常值[，step {step}][，来自 {senders}][，第 {finding} 项发现]",
+        ),
+        "rank_later": (
+            "bad only later, from what an earlier step left: {operator}[ in step {step}]"
+            "[, finding {finding}]",
+            "之后才异常，源于更早的 step：{operator}[，step {step}][，第 {finding} 项发现]",
         ),
         "ranks_same_device": (
             "{count:device,devices} went bad unaided in each of the {jobs} runs that hold bad "
