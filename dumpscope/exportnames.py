@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import blake2b
 
 from dumpscope.errors import ReportError
@@ -92,7 +94,7 @@ class FileNamer:
         Raises
         ------
         ReportError
-            The folder cannot be made, or leads out of the root.
+            The folder cannot be made, or one on the way is a link.
         """
         path = open_subfolder(self.root, folder)
         number = 1
@@ -115,22 +117,26 @@ class FileNamer:
 def open_subfolder(root: str, folder: str) -> str:
     """Make a folder below `root` and return its path.
 
-    Raises `ReportError` when it cannot be made, or a link leads it out of `root`.
+    Raises `ReportError` when it cannot be made, or one on the way is a link.
     """
-    parts = [clean_part(part) for part in folder.split("/") if part not in ("", ".")]
-    path = os.path.join(root, *parts)
+    path = root
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(root, exist_ok=True)
+        for part in folder.split("/"):
+            if part in ("", "."):
+                continue
+            path = os.path.join(path, clean_part(part))
+            with suppress(FileExistsError):
+                os.mkdir(path)
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                raise ReportError(
+                    f"{make_printable(path)}: is no folder but a file or a link; remove it or "
+                    "choose another --output"
+                )
     except OSError as error:
         raise ReportError(
             f"{make_printable(path)}: the folder cannot be made: {error.strerror}"
         ) from error
-    inside = os.path.join(os.path.realpath(root), "")
-    if not os.path.join(os.path.realpath(path), "").startswith(inside):
-        raise ReportError(
-            f"{make_printable(path)}: a link leads out of the output folder; remove it or choose "
-            "another --output"
-        )
     return path
 
 

@@ -51,7 +51,7 @@ def start(
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m dumpscope` as a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "dumpscope", *map(os.fspath, arguments)],
+        [sys.executable, "-m", "dumpscope", *(os.fspath(a) for a in arguments)],
         env=env or environment(),
         capture_output=True,
         text=True,
