@@ -96,7 +96,7 @@ def _explain_own(
     size, number = min(around, default=(len(ranks), 0))
     # Some group holds a few ranks by mere chance: how likely is that?
     chance = len(groups) * comb(size, len(own)) / comb(len(ranks), len(own))
-    if numbers and chance < _MERE_CHANCE:
+    if numbers and around and chance < _MERE_CHANCE:
         return Reason("ranks_own_inside", {**parameters, "group": groups[number][0], "size": size})
     return Reason("ranks_own", parameters)
 
