@@ -163,14 +163,14 @@ def plan_topology(
     Raises
     ------
     OptionsError
-        The sizes or the order have no meaning, or the dump holds a rank beyond them.
+        The sizes or the order have no meaning.
     """
     names = read_order(order or DEFAULT_ORDER)
     dense = _complete_sizes(sizes, highest_rank)
     ep = sizes.get("ep") or 1
     world = prod(dense.values())
     said = " x ".join(f"{name} {size}" for name, size in dense.items() if size > 1) or "1"
-    _check_sizes(world, said, ep, dense, highest_rank)
+    _check_sizes(world, said, ep, dense)
     for name, size in (*dense.items(), ("ep", ep)):
         if size > 1 and name not in names:
             raise OptionsError(f"--order {order}: does not say where {name} comes")
@@ -199,9 +199,7 @@ def _complete_sizes(sizes: Mapping[str, int | None], highest_rank: int | None) -
     return {"tp": tp, "cp": cp, "dp": dp, "pp": pp}
 
 
-def _check_sizes(
-    world: int, said: str, ep: int, sizes: Mapping[str, int], highest_rank: int | None
-) -> None:
+def _check_sizes(world: int, said: str, ep: int, sizes: Mapping[str, int]) -> None:
     if world > _MOST_RANKS:
         raise OptionsError(f"{said} = {world} ranks: expected at most {_MOST_RANKS}")
     spread = sizes["cp"] * sizes["dp"]
@@ -209,11 +207,6 @@ def _check_sizes(
         raise OptionsError(
             f"--ep {ep} does not divide the {spread} ranks along cp and dp ({said}), "
             "over which experts are spread"
-        )
-    if highest_rank is not None and highest_rank >= world:
-        raise OptionsError(
-            f"{said} = {world} ranks, but the dump holds rank {highest_rank}: "
-            "correct --tp, --pp, --dp, --cp"
         )
 
 

@@ -21,7 +21,7 @@ from dumpscope.model import (
     RankSummary,
     Verdict,
 )
-from dumpscope.parallelism import DIMENSIONS, Topology
+from dumpscope.parallelism import Topology
 
 __all__ = ["summarise_ranks"]
 
@@ -111,6 +111,7 @@ def _summarise(
     topology: Topology | None,
 ) -> RankSummary:
     place = rank.place
+    dimensions = () if topology is None else topology.dimensions
     coordinates = {} if topology is None else topology.place_of(rank.device)
     summary = RankSummary(
         rank.device,
@@ -120,7 +121,7 @@ def _summarise(
         device_id=place.device_id,
         source=place.source,
         process=place.process,
-        coordinates=tuple((d, coordinates[d]) for d in DIMENSIONS if d in coordinates),
+        coordinates=tuple((d, coordinates[d]) for d in dimensions if d in coordinates),
     )
     ordered = sorted(rank.findings, key=lambda finding: sequence_key(finding.op))
     first = next((f for f in ordered if _holds_bad(f.op)), None)

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from dumpscope.collectives import Presence
 from dumpscope.errors import OptionsError
-from dumpscope.model import Reason, ScanOptions
+from dumpscope.model import Reason, Scan, ScanOptions
 from dumpscope.parallelism import DIMENSIONS, Topology, format_ranks, plan_topology, read_order
 from dumpscope.rankmap import load_rank_map
 
-__all__ = ["check_rank_options", "find_topology"]
+__all__ = ["check_rank_options", "find_topology", "refuse_wrong_sizes"]
 
 
 def check_rank_options(options: ScanOptions) -> None:
@@ -29,8 +29,8 @@ def check_rank_options(options: ScanOptions) -> None:
 def find_topology(options: ScanOptions, presence: Presence) -> tuple[Topology | None, list[Reason]]:
     """Return the coordinates of the ranks of a dump, and what is to be said of them.
 
-    Raises `ConfigError` and `OptionsError` as `check_rank_options` does, and where the dump holds
-    a rank beyond the sizes.
+    Where the dump holds a rank beyond the sizes there are none (`refuse_wrong_sizes`). Raises
+    `ConfigError` and `OptionsError` as `check_rank_options` does.
     """
     if not _is_asked(options):
         return None, []
@@ -45,6 +45,12 @@ def find_topology(options: ScanOptions, presence: Presence) -> tuple[Topology | 
         return None, []
     notes = []
     unknown = ranks - topology.ranks
+    if unknown and topology.order is not None:
+        sizes = " x ".join(f"{name} {size}" for name, size in _sizes(options).items())
+        world, highest = len(topology.ranks), max(ranks)
+        return None, [
+            Reason("ranks_beyond_sizes", {"sizes": sizes, "world": world, "highest": highest})
+        ]
     if unknown:
         notes.append(
             Reason("ranks_not_mapped", {"ranks": format_ranks(unknown), "count": len(unknown)})
@@ -54,6 +60,22 @@ def find_topology(options: ScanOptions, presence: Presence) -> tuple[Topology | 
             Reason("ranks_assumed_order", {"order": topology.order, "count": len(topology.ranks)})
         )
     return topology, notes
+
+
+def refuse_wrong_sizes(scan: Scan) -> None:
+    """Raise `OptionsError` where the dump holds more ranks than the sizes of the job make.
+
+    The answer is right but for what it could say of groups; whoever gave the sizes just now is
+    better told at once.
+    """
+    for note in scan.notes:
+        if note.code == "ranks_beyond_sizes":
+            said = note.parameters
+            raise OptionsError(
+                f"{said['sizes']} = {said['world']} ranks, but the dump holds rank "
+                f"{said['highest']}: correct --tp, --pp, --dp, --cp; what was read is stored, "
+                "dumpscope report with other sizes goes on from there"
+            )
 
 
 def _is_asked(options: ScanOptions) -> bool:

@@ -200,7 +200,6 @@ def test_what_is_not_given_follows_from_the_dump() -> None:
 @pytest.mark.parametrize(
     ("sizes", "order", "highest", "message"),
     [
-        ({"tp": 2, "pp": 2, "dp": 1}, None, 7, "= 4 ranks, but the dump holds rank 7"),
         ({"tp": 0}, None, None, "--tp 0: expected a number from 1"),
         ({"tp": 2, "ep": 3, "dp": 4}, None, None, "--ep 3 does not divide the 4 ranks"),
         ({"tp": 2, "dp": 2}, "tp-pp", None, "--order tp-pp: does not say where dp comes"),

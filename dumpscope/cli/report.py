@@ -169,6 +169,7 @@ def _asked_reports(
 
 def _load(values: dict[str, Any]) -> Scan:
     """Load the scan, with what it was asked for and the filters of this call."""
+    from dumpscope.rankview import refuse_wrong_sizes
     from dumpscope.scanning import load_scan
     from dumpscope.store import Store, existing_store_path
 
@@ -178,9 +179,12 @@ def _load(values: dict[str, Any]) -> Scan:
         filters: dict[str, Any] = {
             name: values[name] for name in ("steps", "ranks", "op_globs", "run") if values[name]
         }
-        filters |= asked_ranks(values)
-        options = replace(store.scan_info(scan_id).options, **filters)
-        return load_scan(store, scan_id, options)
+        layout = asked_ranks(values)
+        options = replace(store.scan_info(scan_id).options, **filters, **layout)
+        scan = load_scan(store, scan_id, options)
+    if layout:
+        refuse_wrong_sizes(scan)
+    return scan
 
 
 def _print_table(scan: Scan, limit: int | None, lang: str | None) -> None:

@@ -83,7 +83,7 @@ def scan(
     """
     from dumpscope.model import ScanOptions
     from dumpscope.outcome import failing_verdicts, parse_tolerance
-    from dumpscope.rankview import check_rank_options
+    from dumpscope.rankview import check_rank_options, refuse_wrong_sizes
 
     asked = ScanOptions(**options)  # type: ignore[arg-type]
     # Before hours of reading, not after them.
@@ -92,6 +92,7 @@ def scan(
     check_rank_options(asked)
     places, config = _resolve_paths(paths)
     result = _run_scan(places, asked, config, store_file, progress)
+    refuse_wrong_sizes(result)
     _print_result(result, output, limit, lang)
     raise click.exceptions.Exit(result.exit_status)
 

@@ -41,7 +41,8 @@ class RankSummary:
     senders
         The ranks that it came from, as far as they are known.
     coordinates
-        (dimension, number) out of the rank map or the sizes of the job.
+        (dimension, number) out of the rank map or the sizes of the job, of the dimensions in
+        which its ranks differ.
     """
 
     rank: int | None

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dumpscope.model import RankEvent, RankSummary, Reason, Scan
+from dumpscope.model import RankEvent, RankState, RankSummary, Reason, Scan
 from dumpscope.patterns import RANK_NOTES, name_coordinate
 
-__all__ = ["MOST_ROWS", "build_ranks", "has_several_ranks", "list_rank_rows", "rank_notes"]
+__all__ = ["MOST_ROWS", "build_ranks", "list_rank_rows", "rank_notes"]
 
 MOST_ROWS = 64
-"""Rows of the table of ranks: those that are not clean come first."""
+"""Rows of the table of ranks."""
+
+_SEQUENCE: tuple[RankState, ...] = ("own", "together", "received", "later", "clean")
 
 Json = Any
-
-
-def has_several_ranks(scan: Scan) -> bool:
-    """Whether there is more than one rank to tell apart, and something to tell."""
-    return len(scan.ranks) > 1 and any(summary.state != "clean" for summary in scan.ranks)
 
 
 def rank_notes(scan: Scan) -> list[Reason]:
@@ -27,21 +24,22 @@ def rank_notes(scan: Scan) -> list[Reason]:
 
 
 def list_rank_rows(scan: Scan) -> Iterator[tuple[str, Reason]]:
-    """Yield (name of the rank, what happened to it), clean ranks last.
+    """Yield (name of the rank, what happened to it), those bad by themselves first.
 
     Of more than `MOST_ROWS` the last ones are left out.
     """
-    if not has_several_ranks(scan):
+    if len(scan.ranks) < 2 or all(summary.state == "clean" for summary in scan.ranks):
         return
-    ordered = sorted(scan.ranks, key=lambda summary: summary.state == "clean")
+    runs = {summary.run for summary in scan.ranks}
+    ordered = sorted(scan.ranks, key=lambda summary: _SEQUENCE.index(summary.state))
     for summary in ordered[:MOST_ROWS]:
-        yield name_rank(summary), _tell(summary)
+        yield name_rank(summary, with_run=len(runs) > 1), _tell(summary)
 
 
-def name_rank(summary: RankSummary) -> str:
+def name_rank(summary: RankSummary, *, with_run: bool) -> str:
     """Name a rank with all that tells it apart from others: run, host, number, coordinates."""
     number = "-" if summary.rank is None else str(summary.rank)
-    parts = [summary.run, summary.host, f"rank {number}"]
+    parts = [summary.run if with_run else None, summary.host, f"rank {number}"]
     parts += [name_coordinate(dimension, value) for dimension, value in summary.coordinates]
     return " ".join(part for part in parts if part)
 
@@ -66,7 +64,7 @@ def build_ranks(scan: Scan) -> list[dict[str, Json]]:
     """Return the `ranks` of the scan document, one entry for each rank of each run."""
     return [
         {
-            "rank": summary.rank,
+            "device": summary.rank,
             "device_id": summary.device_id,
             "host": summary.host,
             "run": summary.run,

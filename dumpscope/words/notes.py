@@ -240,6 +240,12 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "The rank map does not name {count:rank,ranks} of the dump: {ranks}",
             "rank 映射表中没有转储里的 {count} 个 rank：{ranks}",
         ),
+        "ranks_beyond_sizes": (
+            "The sizes of the job[, {sizes},] make {world:rank,ranks}, but the dump holds rank "
+            "{highest}: they were not used; correct --tp, --pp, --dp, --cp",
+            "作业的并行规模[（{sizes}）]共 {world} 个 rank，但转储中有 rank {highest}："
+            "未使用；请修正 --tp、--pp、--dp、--cp",
+        ),
         "ranks_not_global": (
             "The layout of the job was not used: the dump names device ids of several hosts, "
             "which are no global ranks",
