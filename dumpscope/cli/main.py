@@ -59,6 +59,11 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         from dumpscope.version import VERSION
 
         click.echo(f"dumpscope {VERSION}")
+        if ctx.params.get("verbose"):
+            from dumpscope.cli.surroundings import list_surroundings
+
+            for line in list_surroundings():
+                click.echo(line)
         ctx.exit(0)
 
 
@@ -68,14 +73,19 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     epilog="Example: dumpscope scan ./dump_data && dumpscope report --xlsx",
 )
 @click.option(
-    "--version",
+    "--verbose",
     is_flag=True,
     is_eager=True,
+    help="With --version: what a bug report needs as well.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
     expose_value=False,
     callback=_print_version,
     help="Show the version and exit.",
 )
-def cli() -> None:
+def cli(verbose: bool) -> None:
     """Find the operator that went wrong first in Ascend NPU dumps."""
 
 

@@ -14,12 +14,13 @@ from types import TracebackType
 from dumpscope.store.encoding import AddressColumns
 from dumpscope.store.listing import ScanInfo, ScanState, StoreListing
 from dumpscope.store.location import default_store_path, existing_store_path
-from dumpscope.store.opening import open_file
+from dumpscope.store.opening import SQLITE_VERSION, open_file
 from dumpscope.store.reading import StoreReading
 from dumpscope.store.selection import Selection
 from dumpscope.store.writing import StoreWriting
 
 __all__ = [
+    "SQLITE_VERSION",
     "AddressColumns",
     "ScanInfo",
     "ScanState",
@@ -64,9 +65,7 @@ class Store(StoreWriting, StoreReading, StoreListing):
             It is not there, locked, read-only, damaged, newer than this program, or no store.
         """
         name = os.fspath(path)
-        connection, journal = open_file(
-            name, create=create, write=write, busy_s=busy_s, vfs=vfs
-        )
+        connection, journal = open_file(name, create=create, write=write, busy_s=busy_s, vfs=vfs)
         return cls(connection, name, journal)
 
     def __enter__(self) -> Store:

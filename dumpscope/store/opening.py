@@ -18,7 +18,9 @@ from dumpscope.store.migrations import (
     user_version,
 )
 
-__all__ = ["is_network_path", "open_file", "told"]
+__all__ = ["SQLITE_VERSION", "is_network_path", "open_file", "told"]
+
+SQLITE_VERSION = sqlite3.sqlite_version
 
 _CACHE_KIB = 16 * 1024
 
@@ -120,9 +122,7 @@ def _connect_to_read(name: str, busy_s: float, vfs: str | None) -> sqlite3.Conne
     return _connect_and_check(name, "ro&immutable=1", busy_s, vfs)
 
 
-def _connect_and_check(
-    name: str, mode: str, busy_s: float, vfs: str | None
-) -> sqlite3.Connection:
+def _connect_and_check(name: str, mode: str, busy_s: float, vfs: str | None) -> sqlite3.Connection:
     connection = _connect(name, mode, busy_s, vfs)
     try:
         _check_version(connection, name)
