@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dumpscope.opendump import Dump, open_dump
     from dumpscope.readers.protocol import TensorRecord
     from dumpscope.reporters.delivery import write_report
+    from dumpscope.reporters.frames import to_frame
     from dumpscope.scanning import scan
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "__version__",
     "open_dump",
     "scan",
+    "to_frame",
     "write_report",
 ]
 
@@ -51,6 +53,7 @@ _HOME = {
     "Verdict": "dumpscope.model",
     "open_dump": "dumpscope.opendump",
     "scan": "dumpscope.scanning",
+    "to_frame": "dumpscope.reporters.frames",
     "write_report": "dumpscope.reporters.delivery",
 }
 
