@@ -20,7 +20,7 @@ from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.parallelism import Partition, Topology
 from dumpscope.rendezvous import Family, Meeting, group_calls, match_calls
 
-__all__ = ["Collectives", "Group", "Presence", "ranks_of"]
+__all__ = ["Collectives", "Group", "Presence", "fills_a_buffer", "ranks_of"]
 
 _MOST_ABSENT_NAMED = 16
 _REACHES_ALL = frozenset({"all_reduce", "all_gather", "broadcast"})
@@ -166,15 +166,13 @@ class Collectives:
         kind = communication_kind(op.op_type)
         if kind == "recv":
             return False
-        if kind in ("broadcast", "scatter"):
-            root = named_rank(op)
-            if root is not None and op.device is not None and root != op.device:
-                return False
+        if kind == "scatter" and named_rank(op) not in (None, op.device):
+            return False
         bad = [t for t in op.inputs if t.stats.nonfinite]
         if not bad:
             # Outputs only: what the rank wrote before is all that is known.
             return not any(t.checked for t in op.inputs) and self.is_bad_before(op)
-        if kind == "broadcast" and _is_overwritten(op):
+        if fills_a_buffer(op):
             return False
         if all(_is_rewritten(op, t) for t in bad):
             return self.is_bad_before(op)
@@ -303,9 +301,28 @@ def _is_rewritten(op: OpRecord, tensor: TensorSummary) -> bool:
     )
 
 
-def _is_overwritten(op: OpRecord) -> bool:
-    """Whether the result is another than the input: a buffer that was only written to."""
-    return any(out.digest != inp.digest for out, inp in zip(op.outputs, op.inputs, strict=False))
+def fills_a_buffer(op: OpRecord) -> bool:
+    """Whether what `op` lists as its input is only the memory that it receives into.
+
+    Of a broadcast only the root's input is read. Where the call does not name the root, an input
+    that differs from what came out was overwritten, so it is not the root's.
+    """
+    kind = communication_kind(op.op_type)
+    if kind == "recv":
+        return True
+    if kind != "broadcast":
+        return False
+    root = named_rank(op)
+    if root is not None and op.device is not None:
+        return root != op.device
+    return any(_differ(out, inp) for out, inp in zip(op.outputs, op.inputs, strict=False))
+
+
+def _differ(a: TensorSummary, b: TensorSummary) -> bool:
+    x, y = a.stats, b.stats
+    if (x.nan, x.posinf, x.neginf, x.min, x.max) != (y.nan, y.posinf, y.neginf, y.min, y.max):
+        return True
+    return a.digest is not None and b.digest is not None and a.digest != b.digest
 
 
 def _output_state(op: OpRecord) -> bool | None:

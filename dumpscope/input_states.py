@@ -9,11 +9,9 @@ from dumpscope.expectations import Expectations
 from dumpscope.inputs import InputState
 from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.nesting import Nesting
-from dumpscope.topology import Collectives, communication_kind
+from dumpscope.topology import fills_a_buffer
 
 __all__ = ["InputReader", "Sofar"]
-
-_RECEIVES_INTO_BUFFER = ("recv", "broadcast")
 
 
 @dataclass(slots=True)
@@ -31,20 +29,18 @@ class InputReader:
         self,
         flow: Dataflow,
         nesting: Nesting,
-        collectives: Collectives,
         expected: Expectations,
     ) -> None:
         self._flow = flow
         self._nesting = nesting
-        self._collectives = collectives
         self._expected = expected
 
     def read_inputs(self, op: OpRecord, lane: Sofar) -> list[InputState]:
         """Say of each input of `op` what it means for the verdict."""
-        receives = communication_kind(op.op_type) in _RECEIVES_INTO_BUFFER
+        buffer = fills_a_buffer(op)
         states = []
         for tensor in op.inputs:
-            if receives and self._is_buffer(op):
+            if buffer:
                 states.append(InputState(tensor, "absent"))
             else:
                 states.append(self._read_input(op, tensor, lane))
@@ -58,18 +54,6 @@ class InputReader:
                     continue
                 states.append(InputState(tensor, "bad", cause=forward, evidence="graph"))
         return states
-
-    def _is_buffer(self, op: OpRecord) -> bool:
-        """Whether what `op` lists as its input is only the buffer that it receives into."""
-        kind = communication_kind(op.op_type)
-        if kind == "recv":
-            return True
-        group = self._collectives.group_of(op)
-        # Of a broadcast only the root's input is read; who the root is, a dump does not say.
-        # A finite input whose output holds something else was overwritten: not the root's.
-        return group is not None and any(
-            out.digest != inp.digest for out, inp in zip(op.outputs, op.inputs, strict=False)
-        )
 
     def _read_input(self, op: OpRecord, tensor: TensorSummary, lane: Sofar) -> InputState:
         if not tensor.dumped:

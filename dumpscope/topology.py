@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dumpscope.collectives import Collectives, Group, Presence, ranks_of
+from dumpscope.collectives import Collectives, Group, Presence, fills_a_buffer, ranks_of
 from dumpscope.communication import communication_kind
 from dumpscope.parallelism import Topology, plan_topology
 from dumpscope.rankmap import load_rank_map
@@ -13,6 +13,7 @@ __all__ = [
     "Presence",
     "Topology",
     "communication_kind",
+    "fills_a_buffer",
     "load_rank_map",
     "plan_topology",
     "ranks_of",

@@ -66,7 +66,7 @@ class Judge:
         self._nesting = Nesting(self._ops)
         self._lanes: dict[Lane, Sofar] = {}
         self._expected = Expectations(rules)
-        self._reader = InputReader(flow, self._nesting, self._collectives, self._expected)
+        self._reader = InputReader(flow, self._nesting, self._expected)
 
     def judge_all(self) -> list[Finding]:
         """Return a finding for every execution that has one, expected values among them."""
