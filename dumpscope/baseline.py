@@ -31,7 +31,11 @@ __all__ = [
     "apply_baseline",
     "collect_entries",
     "dump_baseline",
+    "entries_in_document",
+    "is_covered",
+    "list_entries",
     "load_baseline",
+    "model_key",
     "note_baseline",
     "parse_baseline",
 ]
@@ -100,9 +104,9 @@ def apply_baseline(baseline: Baseline, findings: Sequence[Finding], today: date)
     seen: set[EntryKey] = set()
     marked = []
     for finding in findings:
-        entries = _entries_of(finding)
+        entries = list_entries(finding)
         seen.update(entry.key for entry in entries)
-        known = bool(entries) and all(_covers(valid.get(e.key), e) for e in entries)
+        known = bool(entries) and all(is_covered(valid.get(e.key), e) for e in entries)
         marked.append(replace(finding, known=known))
     return Applied(
         findings=tuple(marked),
@@ -114,7 +118,7 @@ def apply_baseline(baseline: Baseline, findings: Sequence[Finding], today: date)
 
 def collect_entries(findings: Iterable[Finding]) -> tuple[Entry, ...]:
     """Make the entries under which `findings` are known from now on, sorted."""
-    return _merged(entry for finding in findings for entry in _entries_of(finding))
+    return _merged(entry for finding in findings for entry in list_entries(finding))
 
 
 def note_baseline(applied: Applied) -> list[Reason]:
@@ -130,14 +134,21 @@ def note_baseline(applied: Applied) -> list[Reason]:
     return notes
 
 
-def _covers(known: Entry | None, entry: Entry) -> bool:
+def model_key(name: str | None) -> str:
+    """What stays the same from night to night in the name of a model."""
+    return _RUN_IN_NAME.sub("*", name or "")
+
+
+def is_covered(known: Entry | None, entry: Entry) -> bool:
+    """Whether `entry` is known and did not get worse."""
     if known is None or (entry.first and not known.first):
         return False
     grown = entry.share - known.share
     return not (grown > _WORSE_SHARE and entry.share > _WORSE_FACTOR * known.share)
 
 
-def _entries_of(finding: Finding) -> list[Entry]:
+def list_entries(finding: Finding) -> list[Entry]:
+    """Make the entries of one finding: one for each slot and kind of bad value."""
     op = finding.op
     found = [
         (f"{tensor.role}.{tensor.index}", kind, share)
@@ -146,7 +157,7 @@ def _entries_of(finding: Finding) -> list[Entry]:
     ]
     if not found:
         found = [("", "status", 0.0)]
-    model = _RUN_IN_NAME.sub("*", op.place.model_name or "")
+    model = model_key(op.place.model_name)
     return [
         Entry(model, op.op_type, op.op_name, slot, kind, share, first=finding.rank == 1)
         for slot, kind, share in found
@@ -271,17 +282,28 @@ def _read_scan(document: Mapping[str, Any], path: str) -> tuple[Entry, ...]:
             f"{path}: its list of findings was cut, {left_out} were left out; "
             "write it again with --limit 0"
         )
-    entries = []
+    entries: list[Entry] = []
     try:
         for finding in document["findings"]:
-            model = _RUN_IN_NAME.sub("*", finding.get("model_name") or "")
-            names = (model, finding["op_type"] or "", finding["op_name"] or "")
-            first = finding["rank"] == 1
-            kinds = list(_kinds_in_document(finding["tensors"])) or [("", "status", 0.0)]
-            entries += [Entry(*names, slot, kind, share, first) for slot, kind, share in kinds]
+            entries += entries_in_document(finding)
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}: no scan document of dumpscope: {error!r}") from error
     return _merged(entries)
+
+
+def entries_in_document(finding: Mapping[str, Any]) -> list[Entry]:
+    """Make the entries of one finding of a scan document.
+
+    Raises `KeyError`, `TypeError` or `AttributeError` when it is none.
+    """
+    names = (
+        model_key(finding.get("model_name")),
+        finding["op_type"] or "",
+        finding["op_name"] or "",
+    )
+    first = finding["rank"] == 1
+    kinds = list(_kinds_in_document(finding["tensors"])) or [("", "status", 0.0)]
+    return [Entry(*names, slot, kind, share, first) for slot, kind, share in kinds]
 
 
 def _kinds_in_document(tensors: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str, float]]:

@@ -58,6 +58,7 @@ FLOORS = (
     {
         "addresses",
         "assembly",
+        "baseline",
         "collectives",
         "communication",
         "dataflow",
@@ -68,6 +69,7 @@ FLOORS = (
         "inputs",
         "messages",
         "nesting",
+        "outcome",
         "parallelism",
         "patterns",
         "ranking",

@@ -102,7 +102,8 @@ def make_report_command(registry: ReporterRegistry | None = None) -> click.Comma
 
 
 def _default_path(reporter: Reporter) -> str:
-    return f"dumpscope-report.{reporter.suffix}"
+    """Where a report goes without a PATH: to a file, unless it is made for the log of a job."""
+    return str(getattr(reporter, "default_path", f"dumpscope-report.{reporter.suffix}"))
 
 
 def _report_option(reporter: Reporter) -> click.Option:
@@ -111,7 +112,9 @@ def _report_option(reporter: Reporter) -> click.Option:
         [reporter.option, _PREFIX + reporter.name.replace("-", "_")],
         type=str,
         metavar="[PATH]",
-        help=f"Write {_default_path(reporter)}, or PATH.",
+        help="Print it, or write PATH."
+        if _default_path(reporter) == "-"
+        else f"Write {_default_path(reporter)}, or PATH.",
     )
 
 

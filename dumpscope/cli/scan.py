@@ -26,7 +26,7 @@ _DEFAULT_TABLE_LIMIT = 20
     "1 offenders found, 2 wrong usage, 3 incomplete."
 )
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--format", "output", type=click.Choice(["table", "json"]), default="table")
+@click.option("--format", "output", type=click.Choice(["table", "json", "github"]), default="table")
 @click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Workers (default: one per core).")
 @click.option(
@@ -140,6 +140,13 @@ def _print_result(result: Scan, output: str, limit: int | None, lang: str | None
             # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
             sys.stdout.flush()
             DocumentReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang or "en")
+            sys.stdout.buffer.flush()
+        elif output == "github":
+            from dumpscope.reporters.github import GithubReporter
+
+            lang = lang or language_of(os.environ)
+            sys.stdout.flush()
+            GithubReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang)
             sys.stdout.buffer.flush()
         else:
             from dumpscope.reporters.terminal import print_scan

@@ -1,0 +1,72 @@
+"""What only the reports for CI, `diff` and `trend` say, in both languages.
+
+`{name}` is a number or a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["NIGHTLY_WORDS", "nightly_word"]
+
+NIGHTLY_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        # one line of a CI report
+        "known": ("known to the baseline", "基线已登记"),
+        "known_reason": ("known to the baseline: {sentence}", "基线已登记：{sentence}"),
+        "not_counted": (
+            "not counted (--fail-on {fail_on}): {sentence}",
+            "不计入（--fail-on {fail_on}）：{sentence}",
+        ),
+        "more_executions": (
+            "and {count} more findings of this operator",
+            "该算子另有 {count} 项发现",
+        ),
+        "everything_read": ("everything was read and checked", "全部内容均已读取和检查"),
+        "tolerated": (
+            "tolerated (--max-unreadable {tolerance}): {sentence}",
+            "在容许范围内（--max-unreadable {tolerance}）：{sentence}",
+        ),
+        "left_out": (
+            "{count} more findings are left out here; dumpscope report --csv lists all",
+            "此处省略了 {count} 项发现；dumpscope report --csv 列出全部",
+        ),
+        "operators_left_out": (
+            "{count} more operators with findings have no annotation; dumpscope report lists them",
+            "另有 {count} 个有发现的算子未加标注；dumpscope report 可列出",
+        ),
+        "no_operator_name": ("(operator not dumped)", "（算子未转储）"),
+        "no_summary_file": (
+            "the job summary could not be written: {error}",
+            "无法写入任务摘要：{error}",
+        ),
+        "dump_folder": ("the folder that was scanned", "被扫描的目录"),
+        # the summary of a job
+        "findings": ("Findings", "发现"),
+        "operator": ("operator", "算子"),
+        "verdict": ("verdict", "结论"),
+        "step": ("step", "step"),
+        "device": ("device", "设备"),
+        "why": ("why", "理由"),
+        "not_checked": ("What was not checked", "未检查的内容"),
+        "notes": ("Notes", "备注"),
+        "go_on": ("How to go on", "下一步"),
+        "totals": (
+            "{ops} operator executions, {tensors} tensors, {files} files; exit status {status}",
+            "算子执行 {ops} 次，张量 {tensors} 个，文件 {files} 个；退出码 {status}",
+        ),
+    }
+)
+
+
+def nightly_word(key: str, lang: str = "en", **values: object) -> str:
+    """Return words with numbers and names put in.
+
+    >>> nightly_word("more_executions", count=3)
+    'and 3 more findings of this operator'
+    """
+    text = NIGHTLY_WORDS[key][lang.startswith("zh")]
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return text
