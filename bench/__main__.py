@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.processes import MIB, ProgramFailedError
 from bench.rows import PARTS, Bench, Sizes, measure
-from bench.table import markdown, page
+from bench.table import machine, markdown, page
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 LARGE_FILE_MIB = 16
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print()
+    print(f"\n{machine()}")
     print(markdown(rows))
     if options.write:
         PAGE.write_text(page(rows), encoding="utf-8")

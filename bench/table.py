@@ -6,6 +6,7 @@ import os
 import platform
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def machine() -> str:
     """Describe the machine in general words, without its name."""
+    kernel = "with" if find_spec("dumpscope._kernel") else "without"
     return (
         f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}"
+        f"Python {platform.python_version()}, {kernel} the C kernel"
     )
 
 
