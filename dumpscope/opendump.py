@@ -21,8 +21,9 @@ class Dump:
     """The tensors of one dump file, in the file's order.
 
     Iterate over it; `load()` of a tensor gives its values as a read-only array in the logical
-    shape. The file stays open until the object is closed, or no longer used. It is read as far
-    as it is asked for, and what was read is kept: it may be iterated over again.
+    shape. The file stays open until the object is closed, or neither it nor one of its tensors
+    is used any more. It is read as far as it is asked for, and what was read is kept: it may be
+    iterated over again.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class Dump:
         self._overflow: list[OverflowRecord] = []
         self._nodes: list[GraphNode] = []
         self._complete = False
-        self._source = LocalSource(self.file, ReadBuffer())
+        self._source = _OwnSource(self.file, ReadBuffer())
         try:
             chosen = _registry().choose(self._source.head, self.file, reader)
             if chosen is None:
@@ -140,10 +141,15 @@ class Dump:
     ) -> None:
         self.close()
 
+
+class _OwnSource(LocalSource):
+    """A file that is closed when nobody can read from it any more."""
+
+    __slots__ = ()
+
     def __del__(self) -> None:
-        source = getattr(self, "_source", None)
-        if source is not None:
-            source.close()
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
 
 
 def open_dump(

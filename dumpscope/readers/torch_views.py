@@ -330,7 +330,8 @@ class _GatheredView:
     nbytes: int
 
     def blocks(self) -> Iterator[memoryview]:
-        raw = b"".join(self.region.blocks())
+        # A block lasts until the next one: join would collect them all before it copies.
+        raw = b"".join(bytes(block) for block in self.region.blocks())
         elements = np.frombuffer(raw, f"V{self.itemsize}")
         # The region reaches from the view's first element to its last one, so no stride leaves it.
         view = np.lib.stride_tricks.as_strided(
