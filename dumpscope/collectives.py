@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from dumpscope.communication import communication_kind, group_ranks_of, named_rank
 from dumpscope.dataflow import Lane, lane_of, sequence_key
+from dumpscope.inputs import is_saturated
 from dumpscope.messages import match_messages
 from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.parallelism import Partition, Topology
@@ -153,6 +154,18 @@ class Collectives:
             alike = [m for m in senders if _result_of(m) == result]
             senders = alike or senders
         return tuple(senders)
+
+    def saturated_senders_to(self, op: OpRecord) -> tuple[OpRecord, ...]:
+        """Executions of other ranks that brought values at the limit into the exchange."""
+        group = self._group_of.get(op.op_id)
+        return tuple(
+            member
+            for member in (group.members if group is not None else ())
+            if member.op_id != op.op_id
+            and communication_kind(member.op_type) != "recv"
+            and any(map(is_saturated, member.inputs))
+            and not fills_a_buffer(member)
+        )
 
     def is_bad_before(self, op: OpRecord) -> bool:
         """Whether the rank had written a bad value earlier in the same step."""

@@ -221,6 +221,9 @@ class Judge:
             rule = self._expected.covering(op, tensor, inputs)
             if rule is not None:
                 return self._expected_finding(op, tensor, rule, because)
+            received = self._receive_saturated(op, tensor, because)
+            if received is not None:
+                return received
             code = "saturated_origin_confirmed" if flagged else "saturated_origin"
             if not known:
                 because = replace(because, evidence="order")
@@ -232,6 +235,18 @@ class Judge:
         if mask is not None and mask.rule is not None:
             return self._expected_finding(op, mask.tensor, mask.rule, because)
         return None
+
+    def _receive_saturated(
+        self, op: OpRecord, tensor: TensorSummary, because: Because
+    ) -> Finding | None:
+        """Whether a saturated result came from another rank, which was at the limit before."""
+        if communication_kind(op.op_type) is None:
+            return None
+        senders = self._collectives.saturated_senders_to(op)
+        if not senders:
+            return None
+        because = replace(because, ranks=ranks_of(senders))
+        return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
 
     # --- making findings -------------------------------------------------------------------
 

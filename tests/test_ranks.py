@@ -170,6 +170,22 @@ def test_a_message_carries_it_from_stage_to_stage(tmp_path: Path) -> None:
     assert states(answer) == {0: "own", 1: "received", 2: "received"}
 
 
+def test_where_hardware_saturates_the_rank_that_reached_the_limit_comes_first(
+    tmp_path: Path,
+) -> None:
+    """In saturation mode 65504 takes the place of Inf, in the sum too."""
+    limit = np.full((4, 8), 65504, np.float16)
+    job = Job(tmp_path, 4)
+    job.run(2, "Mul", [FINITE, LARGE], [limit])
+    for rank in range(4):
+        job.run(rank, "HcomAllReduce", [limit if rank == 2 else FINITE], [limit])
+    answer = scan(tmp_path)
+    assert best(answer) == ("Mul", 2, "saturated_origin")
+    assert verdicts(answer, "HcomAllReduce") == {0: "received", 1: "received", 3: "received"}
+    assert states(answer) == {0: "received", 1: "received", 2: "own", 3: "received"}
+    assert answer.mode.number_mode == "saturation"
+
+
 def test_an_all_gather_spreads_one_part_to_all(tmp_path: Path) -> None:
     job = Job(tmp_path, 4)
     parts = [INFINITE if rank == 3 else FINITE for rank in range(4)]
