@@ -8,6 +8,7 @@ A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -142,12 +143,25 @@ def value_of(option: click.Option) -> str:
     return f"`{option.type.name.partition(' ')[0].upper()}`"
 
 
+def list_rooms() -> str:
+    rows = []
+    for path in sorted((ROOT / "dumpscope").iterdir()):
+        source = path / "__init__.py" if path.is_dir() else path
+        if source.suffix != ".py" or not source.is_file() or path.name.startswith("__"):
+            continue
+        text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+        sentence = " ".join(text.partition("\n\n")[0].split())
+        rows.append((f"`{path.stem}{'/' if path.is_dir() else ''}`", sentence))
+    return table(("room", "job"), rows)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "verdicts": list_verdicts,
     "rules": list_rules,
     "readers": list_readers,
     "columns": list_columns,
     "commands": list_commands,
+    "rooms": list_rooms,
 }
 
 
