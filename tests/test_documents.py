@@ -134,38 +134,3 @@ def test_both_readmes_say_the_same() -> None:
         for page in ("README.md", "README.zh-CN.md")
     ]
     assert headings[0] == headings[1]
-
-
-def test_the_reader_of_the_extending_page_works(tmp_path: Path) -> None:
-    (program,) = blocks("docs/extending.md", "python")
-    project = blocks("docs/extending.md", "toml")[-1]
-    group, entry = re.findall(r'entry-points\."([\w.]+)"\]\n(.*)', project)[0]
-    installed = tmp_path / "site"
-    info = installed / "dumpscope_toy-1.0.dist-info"
-    info.mkdir(parents=True)
-    (installed / "dumpscope_toy.py").write_text(program)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dumpscope-toy\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{entry.replace(chr(34), '')}\n")
-    dump = tmp_path / "dump" / "first.toy"
-    dump.parent.mkdir()
-    one, infinite = b"\0\0\x80\x3f", b"\0\0\x80\x7f"
-    dump.write_bytes(b"TOYDUMP1" + (3).to_bytes(8, "little") + one + infinite + one)
-    (tmp_path / "dump" / "second.toy").write_bytes(b"TOYDUMP1" + (9).to_bytes(8, "little") + one)
-
-    result = subprocess.run(
-        [sys.executable, "-m", "dumpscope", "scan", str(dump.parent), "--format", "json"],
-        cwd=tmp_path,
-        env=environment(PYTHONPATH=f"{ROOT}{os.pathsep}{installed}"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    document = json.loads(result.stdout)
-    (finding,) = document["findings"]
-    assert finding["op_type"] == "Toy"
-    assert finding["tensors"][0]["posinf"] == 1
-    assert finding["tensors"][0]["first_bad"] == [1]
-    (failure,) = document["read_failures"]
-    assert (failure["reader"], failure["offset"]) == ("toy", 8)
-    assert "expected 36 bytes" in failure["message"]
