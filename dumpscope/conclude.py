@@ -18,12 +18,14 @@ from dumpscope.edges import connect
 from dumpscope.exchanges import find_presence, gather_calls
 from dumpscope.filters import select_findings
 from dumpscope.gathering import find_flagged, gather
+from dumpscope.gradnames import ParameterNames
 from dumpscope.hardware import (
     Flag,
     describe_flags,
     join_overflow,
 )
 from dumpscope.model import (
+    PARAMETER,
     Counts,
     Finding,
     Mode,
@@ -48,6 +50,7 @@ __all__ = ["conclude"]
 
 _MAX_UNKNOWN_LISTED = 100
 _MAX_STEPS_COMPARED = 1000
+_MAX_GROWING_SHOWN = 3
 
 
 def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
@@ -79,9 +82,11 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     judged = [*material.notable, *extra.values()]
     places = store.places(scan_id)
     jobs = group_runs({place.run for place in places if place.run})
-    flow = connect(store, scan_id, judged)
     presence = find_presence(store, scan_id, failures, jobs)
     topology, rank_notes = find_topology(options, presence)
+    names = ParameterNames(store.graph_nodes(scan_id, PARAMETER), topology)
+    judged = names.name_all(judged)
+    flow = connect(store, scan_id, judged)
     collectives = Collectives(
         [*judged, *gather_calls(store, scan_id, judged, material.calls, jobs)],
         jobs,
@@ -160,6 +165,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         notes=(
             *outcome.notes,
             *note_baseline(applied),
+            *_note_growing(info.totals.get("growing")),
             *explain_ranks(ranks, topology),
             *rank_notes,
             *_note_runs(jobs),
@@ -275,6 +281,14 @@ def _missing_steps(config: Mapping[str, object] | None, found: Collection[int]) 
         for step in range(first, last + 1)
         if step not in found
     )
+
+
+def _note_growing(names: object) -> list[Reason]:
+    """Name what was still being written: a later scan reads it again."""
+    if not isinstance(names, list) or not names:
+        return []
+    shown = ", ".join(str(name) for name in names[:_MAX_GROWING_SHOWN])
+    return [Reason("still_growing", {"count": len(names), "names": shown})]
 
 
 def _note_runs(jobs: Mapping[str, str]) -> list[Reason]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -67,6 +67,11 @@ _DEFAULT_TABLE_LIMIT = 20
     help="Findings to print (table 20, JSON 1000, 0 = all).",
 )
 @click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the scan that was stopped last: same paths, same options.",
+)
 @click.option("--progress/--no-progress", default=None, help="Force the progress bar on or off.")
 def scan(
     paths: tuple[str, ...],
@@ -74,12 +79,14 @@ def scan(
     store_file: str | None,
     limit: int | None,
     lang: str | None,
+    resume: bool,
     progress: bool | None,
     **options: object,
 ) -> None:
     """Scan dump folders, single dump files, or the acl.json itself.
 
-    Without PATHS: the dump_path of ./acl.json, else the current folder.
+    Without PATHS: the dump_path of ./acl.json, else the current folder. What an earlier scan has
+    read and what did not change since is not read again, also when that scan was stopped.
     """
     from dumpscope.model import ScanOptions
     from dumpscope.outcome import failing_verdicts, parse_tolerance
@@ -90,8 +97,13 @@ def scan(
     failing_verdicts(asked.fail_on)
     parse_tolerance(asked.max_unreadable)
     check_rank_options(asked)
-    places, config = _resolve_paths(paths)
-    result = _run_scan(places, asked, config, store_file, progress)
+    if resume:
+        places, asked, facts = _find_stopped(paths, asked, store_file)
+        result = _run_scan(places, asked, facts, None, store_file, progress)
+    else:
+        places, config = _resolve_paths(paths)
+        facts, missing = (None, None) if config is None else (config.facts(), config.dump_path)
+        result = _run_scan(places, asked, facts, missing, store_file, progress)
     refuse_wrong_sizes(result)
     _print_result(result, output, limit, lang)
     raise click.exceptions.Exit(result.exit_status)
@@ -100,7 +112,8 @@ def scan(
 def _run_scan(
     places: Sequence[str],
     options: ScanOptions,
-    config: AclConfig | None,
+    config: Mapping[str, object] | None,
+    missing: str | None,
     store_file: str | None,
     progress: bool | None,
 ) -> Scan:
@@ -117,14 +130,14 @@ def _run_scan(
                 options,
                 store=store,
                 progress=bar.show,
-                config=None if config is None else config.facts(),
-                missing=None if config is None else config.dump_path,
+                config=config,
+                missing=missing,
             )
         except KeyboardInterrupt:
             bar.close()
             click.echo(
-                "dumpscope: interrupted; what was read so far is kept: the same command goes on "
-                f"from there (store: {path})",
+                "dumpscope: interrupted; what was read so far is kept: `dumpscope scan --resume` "
+                f"goes on from there (store: {path})",
                 err=True,
             )
             raise
@@ -159,6 +172,27 @@ def _print_result(result: Scan, output: str, limit: int | None, lang: str | None
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())
         os.close(devnull)
+
+
+def _find_stopped(
+    paths: Sequence[str], options: ScanOptions, store_file: str | None
+) -> tuple[list[str], ScanOptions, Mapping[str, object] | None]:
+    """What the newest scan that did not finish was asked for; of PATHS, where some are given."""
+    from dumpscope.roots import resolve_roots
+    from dumpscope.store import Store, existing_store_path
+
+    path = existing_store_path(store=store_file)
+    with Store.open(path, create=False, write=False) as store:
+        if paths:
+            stopped = store.find_unfinished(resolve_roots(paths)[0])
+        else:
+            newest = store.latest()
+            stopped = None if newest is None or newest.state == "finished" else newest
+    if stopped is None:
+        raise click.UsageError(f"--resume: no scan of {path} was stopped; run it without --resume")
+    if paths:
+        return list(paths), options, stopped.config
+    return list(stopped.sources), stopped.options, stopped.config
 
 
 def _resolve_paths(

@@ -121,6 +121,11 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "{count:finding,findings} known to the baseline: listed, not counted",
             "{count} 项发现已在基线中登记：列出但不计入",
         ),
+        "still_growing": (
+            "{count:file,files} may still be being written[: {names}]; "
+            "scan again when the dump is complete",
+            "{count} 个文件可能仍在写入[：{names}]；转储完成后请重新扫描",
+        ),
         "baseline_gone": (
             "{count:baseline entry,baseline entries} did not occur[: {names}]; "
             "`dumpscope baseline update FILE --drop-gone` removes them",
