@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dumpscope.model import GraphNode
+from dumpscope.model import PARAMETER, GraphNode
 
 __all__ = ["GraphIndex", "GraphInput", "fold_name"]
 
@@ -48,6 +48,8 @@ class GraphIndex:
         self._nodes: dict[str, GraphNode] = {}
         ambiguous: set[str] = set()
         for node in nodes:
+            if node.op_type == PARAMETER:
+                continue
             name = fold_name(node.name)
             known = self._nodes.get(name)
             if known is None:

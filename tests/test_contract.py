@@ -192,6 +192,11 @@ def order_samples() -> Iterator[Sample]:
     yield Sample(real.name, real.read_bytes())
 
 
+def param_map_samples() -> Iterator[Sample]:
+    yield Sample("param_map_tp0pp1dp2.json", b'["embedding.weight", "layers.0.mlp.weight"]')
+    yield Sample("param_map_tp0pp0dp0.json", b'{"7": "head.weight", "11": "head.bias"}')
+
+
 def graph_samples() -> Iterator[Sample]:
     proto = """graph {
   name: "g"
@@ -273,6 +278,7 @@ SAMPLES = {
     "npz": npz_samples,
     "opdebug": opdebug_samples,
     "overflow_json": overflow_json_samples,
+    "param_map": param_map_samples,
     "raw_bin": raw_samples,
     "safetensors": safetensors_samples,
     "stats_csv": stats_samples,

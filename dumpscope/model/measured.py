@@ -18,6 +18,7 @@ __all__ = [
     "OpRecord",
     "OverflowRecord",
     "OverflowUnit",
+    "PARAMETER",
     "ReadFailure",
     "TensorStats",
     "TensorSummary",
@@ -25,6 +26,9 @@ __all__ = [
 
 BITS_UNKNOWN = "unknown bit"
 """How the text of a status bit begins whose meaning is not on record."""
+
+PARAMETER = "parameter"
+"""The type of a `GraphNode` that is the name of a parameter; its order is the index."""
 
 FORM_RAW = 0
 """The writer's own binary dump: the best form of an execution."""

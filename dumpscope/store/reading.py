@@ -94,16 +94,17 @@ class StoreReading(StoreOps):
                     record_id,
                 )  # fmt: skip
 
-    def graph_nodes(self, scan_id: str) -> Iterator[GraphNode]:
-        """Yield the operators of graph texts, by file and order."""
+    def graph_nodes(self, scan_id: str, op_type: str | None = None) -> Iterator[GraphNode]:
+        """Yield the operators of graph texts, by file and order, or those of one type."""
         number = self._scan_no(scan_id)
+        condition = "" if op_type is None else " WHERE g.op_type = :op_type"
         with self._read() as connection:
             for name, op_type, order, file, links, relative in connection.execute(
                 "SELECT g.name, g.op_type, g.order_no, g.file, g.links, f.relative FROM graph g"
                 " CROSS JOIN scan_files l ON l.scan_no = :scan AND l.file_id = g.file_id"
-                " CROSS JOIN files f ON f.file_id = g.file_id"
+                f" CROSS JOIN files f ON f.file_id = g.file_id{condition}"
                 " ORDER BY f.relative, g.order_no, g.node_id",
-                {"scan": number},
+                {"scan": number, "op_type": op_type},
             ):
                 inputs, original_names = load_json(links)
                 yield GraphNode(
