@@ -82,13 +82,14 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     judged = [*material.notable, *extra.values()]
     places = store.places(scan_id)
     jobs = group_runs({place.run for place in places if place.run})
+    op_types = store.op_types(scan_id)
     presence = find_presence(store, scan_id, failures, jobs)
     topology, rank_notes = find_topology(options, presence)
     names = ParameterNames(store.graph_nodes(scan_id, PARAMETER), topology)
     judged = names.name_all(judged)
     flow = connect(store, scan_id, judged)
     collectives = Collectives(
-        [*judged, *gather_calls(store, scan_id, judged, material.calls, jobs)],
+        [*judged, *gather_calls(store, scan_id, judged, material.calls, jobs, op_types)],
         jobs,
         presence=presence,
         topology=topology,
@@ -100,7 +101,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         flags=flags,
         jobs=jobs,
         collectives=collectives,
-        loss_scale=any(checks_gradients(op_type) for op_type in store.op_types(scan_id)),
+        loss_scale=any(checks_gradients(op_type) for op_type in op_types),
     )
     found = judge.judge_all() + [_orphan_finding(flag) for flag in orphans]
     mode = _infer_mode(found)

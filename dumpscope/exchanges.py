@@ -36,6 +36,7 @@ def gather_calls(
     notable: Iterable[OpRecord],
     split_calls: Iterable[OpRecord],
     jobs: Mapping[str, str],
+    op_types: Iterable[str],
 ) -> tuple[OpRecord, ...]:
     """Collect the other calls of what the communication operators among `notable` are part of.
 
@@ -47,6 +48,8 @@ def gather_calls(
         Clean communication operators that were dumped in several files (`without_tensors`).
     jobs
         Run -> job.
+    op_types
+        All types of operators in the scan.
 
     Returns
     -------
@@ -58,12 +61,12 @@ def gather_calls(
     if not judged:
         return ()
     parts = {part for op in judged.values() for part in op.part_ids}
-    op_types = [t for t in store.op_types(scan_id) if communication_kind(t) is not None]
+    types = [op_type for op_type in op_types if communication_kind(op_type) is not None]
     calls = list(judged.values())
     calls += [op for op in split_calls if op.op_id not in judged]
     calls += [
         op
-        for op in store.ops(scan_id, op_types=op_types, light=True)
+        for op in store.ops(scan_id, op_types=types, light=True)
         if not op.partial and op.op_id not in judged and op.op_id not in parts
     ]
     calls += _lost_calls(store, scan_id)

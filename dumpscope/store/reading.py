@@ -51,8 +51,10 @@ class StoreReading(StoreOps):
         places = self._places()
         with self._read() as connection:
             for relative, place_id, ops in connection.execute(
-                f"SELECT f.relative, f.place_id, f.op_count{_FILES} AND f.file_id IN"
-                " (SELECT file_id FROM failures WHERE file_id IS NOT NULL) ORDER BY 1",
+                "SELECT DISTINCT f.relative, f.place_id, f.op_count FROM failures e"
+                " CROSS JOIN files f ON f.file_id = e.file_id"
+                " CROSS JOIN scan_files l ON l.scan_no = :scan AND l.file_id = f.file_id"
+                " ORDER BY 1",
                 {"scan": number},
             ):
                 yield whole_text(relative), places[place_id], ops
