@@ -26,6 +26,7 @@ COMMANDS = {
     "report": ("dumpscope.cli.report:report", "Write the newest scan as files to send around."),
     "show": ("dumpscope.cli.show:show", "Look at one file, tensor or operator."),
     "export": ("dumpscope.cli.export:export", "Write tensors as npy, npz or csv."),
+    "diff": ("dumpscope.cli.diff:diff", "Tell what changed from one scan to another."),
     "baseline": ("dumpscope.cli.baseline:baseline", "Keep a file of findings that are known."),
     "config": ("dumpscope.cli.config:config", "Check or write an acl.json."),
     "scans": ("dumpscope.cli.scans:scans", "List and remove the scans of a store."),

@@ -42,6 +42,46 @@ NIGHTLY_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "无法写入任务摘要：{error}",
         ),
         "dump_folder": ("the folder that was scanned", "被扫描的目录"),
+        # two scans
+        "diff_counts": (
+            "{new} new, {worse} worse, {moved} moved, {gone} gone, {same} unchanged",
+            "新增 {new}，恶化 {worse}，移位 {moved}，消失 {gone}，未变 {same}",
+        ),
+        "diff_before": ("before: scan {scan} of {root}", "之前：扫描 {scan}（{root}）"),
+        "diff_now": ("now:    scan {scan} of {root}", "现在：扫描 {scan}（{root}）"),
+        "change": ("change", "变化"),
+        "change_new": ("new", "新增"),
+        "change_worse": ("worse", "恶化"),
+        "change_moved": ("moved", "移位"),
+        "change_gone": ("gone", "消失"),
+        "before": ("before", "之前"),
+        "now": ("now", "现在"),
+        "worse_kind": ("{slot}: {kind} is new ({share})", "{slot}：新出现 {kind}（{share}）"),
+        "worse_share": (
+            "{slot}: {kind} grew from {before} to {now}",
+            "{slot}：{kind} 占比由 {before} 增至 {now}",
+        ),
+        "worse_first": ("leads the ranking for the first time", "首次排在第一位"),
+        "and_more": (
+            "{count} more; --limit 0 shows all",
+            "另有 {count} 项；--limit 0 显示全部",
+        ),
+        "drift": ("Drift of tensors", "张量漂移"),
+        "drift_counts": (
+            "{count} of {compared} tensors changed by half a bit of headroom or 1% of their "
+            "elements (upper line before, lower line now)",
+            "{compared} 个张量中有 {count} 个的余量变化达 0.5 位或 1% 的元素有变化"
+            "（上行为之前，下行为现在）",
+        ),
+        "drift_nothing": (
+            "no tensor is known on both sides",
+            "没有两侧都有的张量",
+        ),
+        "tensor": ("tensor", "张量"),
+        "dtype": ("dtype", "数据类型"),
+        "headroom_bits": ("headroom, bits", "余量（位）"),
+        "zeros": ("zeros", "零"),
+        "subnormals": ("subnormal", "次正规"),
         # the summary of a job
         "findings": ("Findings", "发现"),
         "operator": ("operator", "算子"),
