@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dumpscope.model import Scan
+from dumpscope.model import Reason, Scan, Verdict
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.terminal import is_ascii_only, print_scan, render_scan
+from dumpscope.words.followers import render_follower
 from scan_samples import (
     HOSTILE_NAMES,
     clean_scan,
@@ -63,7 +65,7 @@ def test_the_table_of_an_overflow() -> None:
         "BatchMatMulV2 network_layers_1_attn_BatchMatMulV2-op0 went wrong first in step 0 on "
         "device 3."
     )
-    table = lines[4:14]
+    table = lines[4:12]
     assert table == [
         " #  verdict           operator                       what and why",
         "─" * 100,
@@ -73,10 +75,7 @@ def test_the_table_of_an_overflow() -> None:
         " " * 53 + "operator itself produced the Inf (float16 ends",
         " " * 53 + "at 65,504); the hardware confirms it (0x20",
         " " * 53 + "floating-point overflow).",
-        " 2  propagated        Mul                            all 8 float16 are NaN",
-        "    step 0 dev 0      network/layer_2/Mul            It read non-finite values that "
-        "BatchMatMulV2",
-        " " * 53 + "bmm produced (linked by equal bytes).",
+        " 2  propagated        network/layer_2/Mul            dev 0: follows bmm (equal bytes)",
     ]
     position = lines.index(
         "2 findings, 24 operator executions, 75 tensors, 25 files, 1 overflow record; number mode "
@@ -99,15 +98,105 @@ def test_the_table_in_chinese() -> None:
         assert not re.match(r"\s*[，。；：、）]", line), line
 
 
+def numbers_of(text: str) -> list[int]:
+    """The places in the ranking that a table lists."""
+    return [int(n) for n in re.findall(r"^ *(\d+)  [a-z_]+ ", text, re.MULTILINE)]
+
+
 def test_the_limit_says_how_many_are_left() -> None:
-    text = render_scan(large_scan(1234), limit=2)
-    assert "… and 1,232 more (--limit 0 shows all)" in text.splitlines()
-    assert text.count("propagated") == 1
+    text = render_scan(large_scan(1234), limit=5)
+    assert numbers_of(text) == [1, 2, 3, 4, 5]
+    assert "… 1,229 more propagated: --limit 0 shows all" in text.splitlines()
     whole = render_scan(large_scan(12), limit=0)
-    assert "more (--limit" not in whole
-    assert whole.count("propagated") == 11
-    assert render_scan(large_scan(12)) == whole
-    assert "... and 10 more" in render_scan(large_scan(12), limit=2, ascii_only=True)
+    assert numbers_of(whole) == list(range(1, 13))
+    assert "--limit" not in whole
+    text = render_scan(large_scan(12), limit=2, ascii_only=True)
+    assert "... 10 more propagated: --limit 0 shows all" in text.splitlines()
+    text = render_scan(large_scan(12), limit=2, lang="zh")
+    assert "……另有 传播 propagated 10 项：--limit 0 显示全部" in text.splitlines()
+
+
+def verdicts_scan(verdicts: Sequence[Verdict]) -> Scan:
+    """A scan of findings with these verdicts, all in one step on one rank."""
+    findings = tuple(make_finding(i, verdict) for i, verdict in enumerate(verdicts, 1))
+    return replace(overflow_scan(), findings=findings)
+
+
+def test_without_a_limit_few_of_those_that_follow_are_shown() -> None:
+    many = [Verdict.ORIGIN] * 2 + [Verdict.PROPAGATED] * 7 + [Verdict.SWALLOWED] * 2
+    text = render_scan(verdicts_scan(many))
+    assert numbers_of(text) == [1, 2, 3, 4, 5]
+    assert "… 4 more propagated, 2 swallowed: --limit 0 shows all" in text.splitlines()
+    # Four are few: the line that counts would take the room of one.
+    assert numbers_of(render_scan(verdicts_scan(many[:6]))) == [1, 2, 3, 4, 5, 6]
+    assert numbers_of(render_scan(verdicts_scan(many[:7]))) == [1, 2, 3, 4, 5]
+    heads = render_scan(verdicts_scan([Verdict.RECEIVED] * 30 + [Verdict.PROPAGATED] * 9))
+    assert numbers_of(heads) == [*range(1, 21), 31, 32, 33]
+    assert "… 10 more received, 6 propagated: --limit 0 shows all" in heads.splitlines()
+
+
+def test_what_follows_has_one_line_and_the_first_finding_never_follows() -> None:
+    scan = verdicts_scan([Verdict.PROPAGATED] * 3)
+    lines = render_scan(scan).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(" 1  propagated"))
+    assert (
+        lines[first] == " 1  propagated        Mul                            all 8 float16 are NaN"
+    )
+    rows = [line for line in lines[first:] if re.match(r" [23]  ", line)]
+    assert rows == [
+        " 2  propagated        network/layer_2/Mul            follows bmm (equal bytes)",
+        " 3  propagated        network/layer_3/Mul            follows bmm (equal bytes)",
+    ]
+
+
+def test_a_step_or_rank_of_its_own_is_told_in_the_line() -> None:
+    findings = list(verdicts_scan([Verdict.ORIGIN, *[Verdict.PROPAGATED] * 4]).findings)
+    places = [(0, 0), (0, 3), (1, 3), (1, 3), (0, 0)]
+    for i, (step, device) in enumerate(places):
+        op = replace(findings[i].op, step=step, device=device)
+        findings[i] = replace(findings[i], op=op)
+    scan = replace(overflow_scan(), findings=tuple(findings))
+    told = re.findall(r"Mul {12}(.*)follows", render_scan(scan))
+    assert told == ["dev 3: ", "step 1: ", "", "step 0 dev 0: "]
+
+
+@pytest.mark.parametrize(
+    ("reason", "english", "chinese"),
+    [
+        (
+            Reason("propagated", {"producer": "a/b", "evidence": "bytes"}),
+            "follows a/b (equal bytes)",
+            "源自 a/b（数据逐字节相同）",
+        ),
+        (
+            Reason("propagated", {"producer_type": "Add", "evidence": "order"}),
+            "follows Add (order only)",
+            "源自 Add（仅依据顺序）",
+        ),
+        (
+            Reason("propagated", {"evidence": "address"}),
+            "read non-finite values (device address)",
+            "读到非有限值（设备地址）",
+        ),
+        (Reason("propagated"), "read non-finite values", "读到非有限值"),
+        (
+            Reason("propagated_inside", {"producer": "a/b", "evidence": "order"}),
+            "holds a/b",
+            "内含 a/b",
+        ),
+        (Reason("swallowed"), "bad input, finite outputs", "输入异常，输出均为有限值"),
+    ],
+)
+def test_why_an_operator_follows(reason: Reason, english: str, chinese: str) -> None:
+    assert render_follower(reason, "en", lambda name, used: name) == english
+    assert render_follower(reason, "zh", lambda name, used: name) == chinese
+
+
+def test_the_name_of_what_is_followed_gives_way() -> None:
+    reason = Reason("propagated", {"producer": "x" * 80, "evidence": "graph"})
+    told = render_follower(reason, "en", lambda name, used: shorten(name, 40 - used))
+    assert len(told) == 40
+    assert told.endswith(" (graph edge)")
 
 
 def test_without_findings_there_is_no_table() -> None:
@@ -128,7 +217,7 @@ def test_what_was_not_checked_is_told() -> None:
 @pytest.mark.parametrize("ascii_only", [False, True])
 @pytest.mark.parametrize("colour", [False, True])
 def test_no_name_reaches_the_terminal_raw(ascii_only: bool, colour: bool) -> None:
-    text = render_scan(named_scan(), colour=colour, ascii_only=ascii_only)
+    text = render_scan(named_scan(), limit=0, colour=colour, ascii_only=ascii_only)
     # The only escape sequences are the table's own colours.
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text) if colour else text
     categories = {unicodedata.category(character) for character in plain if character != "\n"}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["scan"]
 
-_DEFAULT_TABLE_LIMIT = 20
-
 
 @click.command(
     epilog="Example: dumpscope scan ./dump_data --fail-on error; exit status 0 clean, "
@@ -164,8 +162,7 @@ def _print_result(result: Scan, output: str, limit: int | None, lang: str | None
         else:
             from dumpscope.reporters.terminal import print_scan
 
-            shown = _DEFAULT_TABLE_LIMIT if limit is None else limit
-            print_scan(result, limit=shown or None, lang=lang or language_of(os.environ))
+            print_scan(result, limit=limit, lang=lang or language_of(os.environ))
         sys.stdout.flush()
     except BrokenPipeError:
         # Who reads no further has still asked for the scan's own status.

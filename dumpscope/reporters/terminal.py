@@ -13,8 +13,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from dumpscope.model import Finding, Reason, Scan
+from dumpscope.model import Finding, Reason, Scan, Verdict
 from dumpscope.reporters.cells import shorten, wrap
+from dumpscope.reporters.followers import choose_rows, count_hidden, is_follower
 from dumpscope.reporters.ranks import rank_notes
 from dumpscope.reporters.summary import (
     headline_of,
@@ -26,6 +27,7 @@ from dumpscope.reporters.summary import (
 from dumpscope.reporters.tables import cut
 from dumpscope.safetext import make_ascii, make_printable
 from dumpscope.words import format_count, label, render, render_brief, render_rest
+from dumpscope.words.followers import render_follower
 
 if TYPE_CHECKING:
     from rich.box import Box
@@ -49,8 +51,8 @@ def print_scan(
 ) -> None:
     """Print the table to a stream, stdout by default, as that stream can show it.
 
-    `limit` is the number of findings to list, all of them for `None` or 0. Colours are used only
-    on a terminal, and not where NO_COLOR is set.
+    `limit` is as for `render_scan`. Colours are used only on a terminal, and not where NO_COLOR
+    is set.
     """
     stream = sys.stdout if stream is None else stream
     ascii_only = is_ascii_only(getattr(stream, "encoding", None), os.environ)
@@ -75,7 +77,9 @@ def render_scan(
 ) -> str:
     """Return the table as text: verdict, findings, what was not checked, how to go on.
 
-    No line is wider than `width` (at least 60) terminal cells.
+    `limit` is the number of findings to list, 0 for all. Without one it is the first 20 that do
+    not follow another, and a few of those that do. Followers have one line each. No line is
+    wider than `width` (at least 60) terminal cells.
     """
     from io import StringIO
 
@@ -93,7 +97,7 @@ def render_scan(
         highlight=False,
         emoji=False,
     )
-    page = _Page(scan, limit or 0, lang, console, ascii_only=ascii_only)
+    page = _Page(scan, limit, lang, console, ascii_only=ascii_only)
     page.print_all()
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     return "\n".join(lines) + "\n"
@@ -123,10 +127,14 @@ class _Page:
     """What is printed, part by part."""
 
     def __init__(
-        self, scan: Scan, limit: int, lang: str, console: Console, *, ascii_only: bool
+        self, scan: Scan, limit: int | None, lang: str, console: Console, *, ascii_only: bool
     ) -> None:
         self._scan = scan
-        self._limit = limit
+        self._rows = (
+            choose_rows(scan.findings, DEFAULT_LIMIT)
+            if limit is None
+            else list(cut(scan.findings, limit))
+        )
         self._lang = lang
         self._console = console
         self._ascii = ascii_only
@@ -158,7 +166,7 @@ class _Page:
         from rich.cells import cell_len
         from rich.table import Table
 
-        rows = cut(self._scan.findings, self._limit)
+        rows = self._rows
         number = max(2, *(len(str(finding.rank or "")) for finding in rows))
         verdict = max(16, *(cell_len(self._name_verdict(finding)) for finding in rows))
         operator = max(20, (self._width - verdict) * 35 // 100)
@@ -168,30 +176,73 @@ class _Page:
         table.add_column(self._label("verdict"), width=verdict)
         table.add_column(self._label("operator"), width=operator)
         table.add_column(self._label("what_and_why"), width=why)
+        before: Finding | None = None
         for finding in rows:
-            table.add_row(
-                str(finding.rank or ""),
-                self._verdict_cell(finding),
-                self._operator_cell(finding, operator),
-                self._why_cell(finding, why),
-            )
+            if is_follower(finding):
+                cells = self._follower_cells(finding, before, operator, why)
+            else:
+                cells = [
+                    self._verdict_cell(finding),
+                    self._operator_cell(finding, operator),
+                    self._why_cell(finding, why),
+                ]
+            table.add_row(str(finding.rank or ""), *cells)
+            before = finding
         return table
+
+    def _name_step(self, finding: Finding) -> str:
+        return "" if finding.op.step is None else f"step {finding.op.step}"
+
+    def _name_device(self, finding: Finding) -> str:
+        device = finding.op.device
+        if device is None:
+            return ""
+        return f"设备 {device}" if self._zh else f"dev {device}"
+
+    def _follower_cells(
+        self, finding: Finding, before: Finding | None, operator: int, why: int
+    ) -> list[Text]:
+        """Return one line of cells. Step and device are told where the row above has others."""
+        from rich.cells import cell_len
+        from rich.text import Text
+
+        kind, name = self._safe(finding.op.op_type), self._safe(finding.op.op_name)
+        named = name if kind in name else f"{kind} {name}"
+        if not named.strip():
+            named = self._safe(finding.op.file.rpartition("/")[2])
+        places = [
+            tell(finding)
+            for tell in (self._name_step, self._name_device)
+            if before is None or tell(finding) != tell(before)
+        ]
+        place = " ".join(filter(None, places))
+        start = f"{place}{'：' if self._zh else ': '}" if place else ""
+
+        def fit(text: str, used: int) -> str:
+            return shorten(self._safe(text), why - cell_len(start) - used, self._ellipsis)
+
+        told = start + self._safe(render_follower(finding.reason, self._lang, fit))
+        return [
+            Text(self._name_verdict(finding), style=self._colour(finding)),
+            Text(shorten(named, operator, self._ellipsis)),
+            Text(shorten(told, why, self._ellipsis)),
+        ]
 
     def _verdict_cell(self, finding: Finding) -> Text:
         from rich.text import Text
 
-        step, device = finding.op.step, finding.op.device
-        place = [f"step {step}"] if step is not None else []
-        if device is not None:
-            place.append(f"设备 {device}" if self._zh else f"dev {device}")
+        place = " ".join(filter(None, (self._name_step(finding), self._name_device(finding))))
         cell = Text(self._name_verdict(finding), style=self._colour(finding))
-        cell.append("\n" + " ".join(place), style="not bold default")
+        cell.append("\n" + place, style="not bold default")
         return cell
 
     def _name_verdict(self, finding: Finding) -> str:
         """The verdict as options and documents spell it, in Chinese with its name before it."""
-        name = finding.verdict.value
-        return f"{label(name, self._lang)} {name}" if self._zh else name
+        return self._spell(finding.verdict)
+
+    def _spell(self, verdict: Verdict) -> str:
+        name = verdict.value
+        return f"{self._label(name)} {name}" if self._zh else name
 
     def _operator_cell(self, finding: Finding, width: int) -> Text:
         from rich.text import Text
@@ -228,11 +279,17 @@ class _Page:
         return "dim" if finding.known else _COLOURS.get(finding.severity or "", "")
 
     def _print_remainder(self) -> None:
-        beyond = len(self._scan.findings) - self._limit
-        if self._limit and beyond > 0:
-            template = label("and_more", self._lang)
-            words = template.replace("…", self._ellipsis).replace("{count}", format_count(beyond))
-            self._print(words)
+        hidden = count_hidden(self._scan.findings, self._rows)
+        if not hidden:
+            return
+        told: list[str] = []
+        for verdict, count in hidden.items():
+            more = "" if told and not self._zh else f" {self._label('more')}"
+            number = format_count(count)
+            name = self._spell(verdict)
+            told.append(f"{name} {number}{more}" if self._zh else f"{number}{more} {name}")
+        template = self._label("and_more").replace("…", self._ellipsis)
+        self._print(template.replace("{findings}", ("、" if self._zh else ", ").join(told)))
 
     def _print_counts(self) -> None:
         counts = self._scan.counts
@@ -291,7 +348,3 @@ class _Page:
         if not self._ascii:
             return box.SIMPLE_HEAD
         return box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-
-
-def _or_dash(number: int | None) -> str:
-    return "-" if number is None else str(number)

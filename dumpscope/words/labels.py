@@ -71,9 +71,10 @@ LABELS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "no_rows": ("none", "无"),
         "chart_findings": ("Findings per step and device", "各 step、各设备的发现数"),
         "count": ("findings", "发现数"),
+        "more": ("more", "项"),
         "and_more": (
-            "… and {count} more (--limit 0 shows all)",
-            "……另有 {count} 项（--limit 0 显示全部）",
+            "… {findings}: --limit 0 shows all",
+            "……另有 {findings}：--limit 0 显示全部",
         ),
         # facts of the summary
         "root": ("dump", "转储目录"),
@@ -108,6 +109,16 @@ LABELS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "truncated": ("it is truncated", "数据被截断"),
         "read_failure": ("it could not be read", "无法读取"),
         "no_statistics": ("it has a checksum and no statistics", "只有校验和，没有统计值"),
+        "statistics_blank": ("its statistics are blank", "统计值为空"),
+        "statistics_incomplete": ("its statistics are incomplete", "统计值不完整"),
+        "statistics_missing": ("it has no statistics", "没有统计值"),
+        "undefined_dtype": ("its dtype is undefined", "数据类型未定义"),
+        "unknown_dtype": ("its dtype is not known", "数据类型未知"),
+        "ambiguous_dtype": ("its dtype is ambiguous", "数据类型无法确定"),
+        "unreadable": ("it could not be read", "无法读取"),
+        "no_values": ("its values are not in the file", "文件中没有其数值"),
+        "data_elsewhere": ("its data is in another file", "数据在另一个文件中"),
+        "structure_only": ("only its structure was dumped", "只转储了结构"),
     }
 )
 
