@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 from dumpscope.errors import OptionsError, PluginError
@@ -269,7 +270,14 @@ def _origin(point: EntryPoint) -> tuple[str, str]:
     dist = getattr(point, "dist", None)
     if dist is None:
         return point.value.partition(":")[0].partition(".")[0], "?"
-    return dist.name.lower(), dist.version
+    return _identify(dist)
+
+
+@lru_cache(maxsize=256)
+def _identify(dist: Distribution) -> tuple[str, str]:
+    """Return name and version of a package; its metadata are read anew at every question."""
+    metadata = dist.metadata
+    return metadata["Name"].lower(), metadata["Version"]
 
 
 def _explain(error: Exception | SystemExit) -> PluginError:

@@ -20,13 +20,18 @@ from dumpscope.conclude import conclude
 from dumpscope.errors import StoreError
 from dumpscope.examine import Examiner
 from dumpscope.executors import BATCH_FILES, batch_files, open_executor
+from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
+from dumpscope.processes import Recipe
 from dumpscope.store import Store
 from dumpscope.version import VERSION
 from dumpscope.walk import Walker, walk
 
 __all__ = ["Progress", "load_scan", "scan", "scan_into"]
+
+MOST_GROWING = 100
+"""How many files that are still being written are named."""
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -136,9 +141,10 @@ def scan_into(
     scan_id = store.begin(
         walker.root, [os.path.abspath(os.fspath(p)) for p in paths], options, config, VERSION
     )
+    growing: list[str] = []
     state = "interrupted"
     try:
-        _read_all(store, scan_id, walker, registry, options, progress)
+        _read_all(store, scan_id, walker, registry, options, progress, growing)
         state = "finished"
     finally:
         walker.close()
@@ -149,6 +155,7 @@ def scan_into(
                 "bytes": walker.bytes,
                 "skipped": sum(walker.skipped.values()),
                 "skipped_by_kind": dict(walker.skipped),
+                "growing": growing,
             },
             time.monotonic() - started,
             "finished" if state == "finished" else "interrupted",
@@ -163,7 +170,9 @@ def _read_all(
     registry: ReaderRegistry,
     options: ScanOptions,
     progress: Callable[[Progress], None] | None,
+    growing: list[str],
 ) -> None:
+    """Read what is not known yet; `growing` takes the names of files still being written."""
     signature = _signature(registry, options)
     done_files = done_bytes = 0
 
@@ -183,6 +192,13 @@ def _read_all(
     with open_executor(options.jobs) as executor:
         for results in executor.run(Worker(registry, options), batch_files(unread())):
             store.add(scan_id, results, signature)
+            growing += (
+                result.file.relative
+                for result in results
+                if result.failures
+                and len(growing) < MOST_GROWING
+                and is_growing(result.file, time.time_ns())
+            )
             done_files += len(results)
             done_bytes += sum(result.file.size for result in results)
             tell()
@@ -206,9 +222,15 @@ class NothingToWalk:
 
 
 class Worker:
-    """Examines batches of files, in any thread: each has an examiner and a buffer of its own."""
+    """Examines batches of files, in any thread: each has an examiner and a buffer of its own.
+
+    `recipe` is how another process makes the same one.
+    """
 
     def __init__(self, registry: ReaderRegistry, options: ScanOptions) -> None:
+        self.recipe = Recipe(
+            f"{__name__}:{make_worker.__name__}", (options,), _signature(registry, options)
+        )
         self._registry = registry
         self._options = options
         self._local = threading.local()
@@ -223,6 +245,11 @@ class Worker:
                 reader=self._options.reader,
             )
         return examiner.examine_batch(files)
+
+
+def make_worker(options: ScanOptions) -> Worker:
+    """Make a worker in a process that was started to help."""
+    return Worker(load_readers(), options)
 
 
 def _batches(

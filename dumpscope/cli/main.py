@@ -120,6 +120,8 @@ def run_with(arguments: Sequence[str]) -> int:
 
 def run() -> None:
     """The entry point."""
+    # NumPy's BLAS would start a thread for every core, and nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = run_with(sys.argv[1:])
     try:
         sys.stdout.flush()

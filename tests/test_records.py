@@ -1,0 +1,47 @@
+"""Records behave like frozen dataclasses in all that the program relies on."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+
+from dumpscope.model import DumpFile, FileResult, OpRecord, Place, TensorStats, TensorSummary
+from dumpscope.records import record
+
+
+@record(frozen=True, slots=True)
+class Single:
+    value: int
+
+
+PLACE = Place(source=1, run="20260109173000", step=3, device_id=0)
+FILE = DumpFile("/d/a", "a", "a", 8, 1, 2, 3, PLACE)
+TENSOR = TensorSummary("output", 0, "float16", "ND", (2, 3), stats=TensorStats(count=6, nan=1))
+OP = OpRecord("Add", "add1", (TENSOR,), 4, 5, place=PLACE)
+SAMPLES = [Single(3), PLACE, FILE, TENSOR, OP, FileResult(FILE, "adump", ops=(OP,))]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
+def test_copies_are_equal_and_hash_alike(sample: object) -> None:
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        loaded = pickle.loads(pickle.dumps(sample, protocol))
+        assert loaded == sample
+        assert type(loaded) is type(sample)
+        assert hash(loaded) == hash(sample)
+    assert copy.deepcopy(sample) == sample
+
+
+def test_fields_are_the_record() -> None:
+    changed = dataclasses.replace(PLACE, step=4)
+    assert (changed.step, changed.run) == (4, "20260109173000")
+    assert changed != PLACE
+    assert {PLACE: 1}[Place(1, "20260109173000", 3, 0)] == 1
+    assert [field.name for field in dataclasses.fields(Single)] == ["value"]
+
+
+def test_there_is_no_room_for_other_attributes() -> None:
+    with pytest.raises(AttributeError):
+        Single(3).other = 4  # type: ignore[attr-defined]
