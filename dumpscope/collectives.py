@@ -124,6 +124,7 @@ class Collectives:
         self._topology = topology
         self._group_of: dict[int, Group] = {}
         self._bad_since = _first_bad_outputs(given)
+        self._bad_members: dict[int, tuple[OpRecord, ...]] = {}
         self._chosen: dict[tuple[str, str], Partition] = {}
         calls = [op for op in given if communication_kind(op.op_type) is not None]
         families = group_calls(calls, jobs)
@@ -147,7 +148,11 @@ class Collectives:
         group = self._group_of.get(op.op_id)
         if group is None:
             return ()
-        senders = [m for m in group.members if m.op_id != op.op_id and self._sends_bad(m)]
+        # Groups live as long as this object, so that their identity names them.
+        bad = self._bad_members.get(id(group))
+        if bad is None:
+            bad = self._bad_members[id(group)] = tuple(filter(self._sends_bad, group.members))
+        senders = [member for member in bad if member.op_id != op.op_id]
         kind = communication_kind(op.op_type)
         if kind in _REACHES_ALL and len(senders) > 1:
             result = _result_of(op)

@@ -133,10 +133,10 @@ def _fetch(store: Store, scan_id: str, calls: Iterable[OpRecord]) -> dict[int, O
     wanted = {part for op in calls for part in op.part_ids or (op.op_id,) if op.op_id >= 0}
     if not wanted:
         return {}
-    fetched = sorted(store.ops(scan_id, op_ids=wanted), key=lambda op: repr(part_key(op)))
+    fetched = list(store.ops(scan_id, op_ids=wanted))
     whole = [op for op in fetched if not op.partial]
-    split = assemble(op for op in fetched if op.partial)
-    return {op.op_id: op for op in (*whole, *split)}
+    split = sorted((op for op in fetched if op.partial), key=lambda op: repr(part_key(op)))
+    return {op.op_id: op for op in (*whole, *assemble(split))}
 
 
 # --- ranks of the dump -----------------------------------------------------------------------
