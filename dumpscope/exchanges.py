@@ -72,7 +72,8 @@ def gather_calls(
     calls += _lost_calls(store, scan_id)
     kept, wanted = _choose_collectives(calls, judged.keys(), jobs)
     messages = _choose_messages(calls, judged.keys(), jobs)
-    whole = _fetch(store, scan_id, [*wanted, *messages])
+    others = (op for op in (*wanted, *messages) if op.op_id not in judged)
+    whole = _fetch(store, scan_id, others)
     return tuple(whole.get(op.op_id, op) for op in [*kept, *messages] if op.op_id not in judged)
 
 
