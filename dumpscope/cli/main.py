@@ -7,6 +7,7 @@ means that offenders were found, so none of them may leave this module unchanged
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from importlib import import_module
 
 import click
 
+from dumpscope.cli.streams import forget_stdout, prepare_streams
 from dumpscope.errors import DumpscopeError
 
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "cli", "run", "run_with"]
@@ -21,12 +23,17 @@ __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "cli", "run", "run_wit
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing to a disk that is full or broken gives."""
+
 COMMANDS = {
     "scan": ("dumpscope.cli.scan:scan", "Find the operators that went wrong first."),
     "report": ("dumpscope.cli.report:report", "Write the newest scan as files to send around."),
     "show": ("dumpscope.cli.show:show", "Look at one file, tensor or operator."),
     "export": ("dumpscope.cli.export:export", "Write tensors as npy, npz or csv."),
+    "trace": ("dumpscope.cli.trace:trace", "Show the way of a bad value from its origin."),
     "diff": ("dumpscope.cli.diff:diff", "Tell what changed from one scan to another."),
+    "trend": ("dumpscope.cli.trend:trend", "Follow tensors over steps or scans."),
     "baseline": ("dumpscope.cli.baseline:baseline", "Keep a file of findings that are known."),
     "config": ("dumpscope.cli.config:config", "Check or write an acl.json."),
     "scans": ("dumpscope.cli.scans:scans", "List and remove the scans of a store."),
@@ -92,7 +99,6 @@ def cli(verbose: bool) -> None:
 
 def run_with(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status (docs/commands.md lists them)."""
-    _make_streams_safe()
     try:
         status = cli.main(list(arguments), prog_name="dumpscope", standalone_mode=False)
         sys.stdout.flush()
@@ -107,39 +113,36 @@ def run_with(arguments: Sequence[str]) -> int:
     except DumpscopeError as error:
         click.echo(f"dumpscope: {error}", err=True)
         return EXIT_FAILED
-    except BrokenPipeError:
-        _forget_stdout()
+    except SystemExit:
+        # click's answer to a pipe that closes is 1.
+        forget_stdout()
+        return EXIT_FAILED
+    except OSError as error:
+        if error.errno not in _FULL:
+            return _tell_bug()
+        forget_stdout()
+        click.echo(f"dumpscope: cannot be written: {error.strerror}", err=True)
         return EXIT_FAILED
     except Exception:  # noqa: BLE001 - a bug must not end as 1, which says offenders
-        import traceback
+        return _tell_bug()
 
-        traceback.print_exc()
-        click.echo("dumpscope: this is a bug in dumpscope; please report the lines above", err=True)
-        return EXIT_FAILED
+
+def _tell_bug() -> int:
+    import traceback
+
+    traceback.print_exc()
+    click.echo("dumpscope: this is a bug in dumpscope; please report the lines above", err=True)
+    return EXIT_FAILED
 
 
 def run() -> None:
     """The entry point."""
     # NumPy's BLAS would start a thread for every core, and nothing here multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    prepare_streams()
     status = run_with(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        _forget_stdout()
+    except OSError:
+        forget_stdout()
     sys.exit(status)
-
-
-def _make_streams_safe() -> None:
-    """Let text that the terminal's encoding lacks be escaped instead of ending the program."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
-
-
-def _forget_stdout() -> None:
-    """Keep the interpreter from complaining about a closed pipe when it exits."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)

@@ -7,13 +7,12 @@ asked for as the built-in ones are.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 from dumpscope.cli.rank_options import asked_ranks, make_rank_options
 from dumpscope.reporters.registry import load_reporters
 
@@ -24,40 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["make_report_command", "report"]
 
-_DEFAULT_TABLE_LIMIT = 20
 _PREFIX = "report_as_"
 
 _EPILOG = (
     "Example: dumpscope report --xlsx --csv=offenders.csv --json=-; every PATH is optional, "
     "- is stdout. Exit status 0 when everything asked for was written."
 )
-
-
-class _ReportCommand(click.Command):
-    """A command whose report options may stand without a value.
-
-    click can do that too (`flag_value`), but not in every version that is installed beside CANN.
-    """
-
-    defaults: Mapping[str, str] = MappingProxyType({})
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _complete_values(args, self.defaults))
-
-
-def _complete_values(arguments: Sequence[str], defaults: Mapping[str, str]) -> list[str]:
-    """Give an option without a value its default: `--csv --xlsx a` is `--csv=... --xlsx a`."""
-    completed: list[str] = []
-    for position, argument in enumerate(arguments):
-        if argument == "--":
-            return [*completed, *arguments[position:]]
-        following = arguments[position + 1] if position + 1 < len(arguments) else None
-        alone = following is None or (following.startswith("-") and following != "-")
-        if argument in defaults and alone:
-            completed.append(f"{argument}={defaults[argument]}")
-        else:
-            completed.append(argument)
-    return completed
 
 
 def make_report_command(registry: ReporterRegistry | None = None) -> click.Command:
@@ -90,7 +61,7 @@ def make_report_command(registry: ReporterRegistry | None = None) -> click.Comma
     def _run(**values: Any) -> None:
         _report(found, values)
 
-    command = _ReportCommand(
+    command = OptionalPathCommand(
         "report",
         callback=_run,
         params=options,
@@ -151,23 +122,9 @@ def _asked_reports(
 
     Raises `click.UsageError` for an empty path and for two reports to one place.
     """
-    asked: list[tuple[Reporter, str]] = []
-    taken: dict[str, str] = {}
-    for reporter in registry.reporters:
-        path = values[_PREFIX + reporter.name.replace("-", "_")]
-        if path is None:
-            continue
-        if not path:
-            raise click.UsageError(f"{reporter.option}: expected a path, found an empty one")
-        place = path if path == "-" else os.path.realpath(path)
-        if place in taken:
-            where = "stdout" if path == "-" else _shown(path)
-            raise click.UsageError(
-                f"{taken[place]} and {reporter.option} both go to {where}; give one another PATH"
-            )
-        taken[place] = reporter.option
-        asked.append((reporter, path))
-    return asked
+    paths = [(r, values[_PREFIX + r.name.replace("-", "_")]) for r in registry.reporters]
+    check_asked_paths((reporter.option, path) for reporter, path in paths)
+    return [(reporter, path) for reporter, path in paths if path is not None]
 
 
 def _load(values: dict[str, Any]) -> Scan:
@@ -194,8 +151,7 @@ def _print_table(scan: Scan, limit: int | None, lang: str | None) -> None:
     from dumpscope.reporters.terminal import print_scan
     from dumpscope.words import language_of
 
-    shown = _DEFAULT_TABLE_LIMIT if limit is None else limit
-    print_scan(scan, limit=shown, lang=lang or language_of(os.environ))
+    print_scan(scan, limit=limit, lang=lang or language_of(os.environ))
 
 
 def _language(reporter: Reporter, asked: str | None) -> str:
