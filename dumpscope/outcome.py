@@ -76,6 +76,8 @@ def decide_outcome(
         notes.append(Reason("read_failures", {"count": counts.read_failures}))
     if counts.unknown_files:
         notes.append(Reason("unknown_files", {"count": counts.unknown_files}))
+    if config and config.get("strict_json") is False:
+        notes.append(Reason("config_comments", {"path": str(config.get("path") or "") or None}))
     unread = counts.read_failures + counts.unchecked
     if any(f.verdict in failing and not f.known for f in findings):
         status = EXIT_OFFENDERS

@@ -144,31 +144,24 @@ def _run_scan(
 def _print_result(result: Scan, output: str, limit: int | None, lang: str | None) -> None:
     from dumpscope.words import language_of
 
-    try:
-        if output == "json":
-            from dumpscope.reporters.document import DocumentReporter
+    if output == "json":
+        from dumpscope.reporters.document import DocumentReporter
 
-            # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
-            sys.stdout.flush()
-            DocumentReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang or "en")
-            sys.stdout.buffer.flush()
-        elif output == "github":
-            from dumpscope.reporters.github import GithubReporter
-
-            lang = lang or language_of(os.environ)
-            sys.stdout.flush()
-            GithubReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang)
-            sys.stdout.buffer.flush()
-        else:
-            from dumpscope.reporters.terminal import print_scan
-
-            print_scan(result, limit=limit, lang=lang or language_of(os.environ))
+        # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Who reads no further has still asked for the scan's own status.
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
-        os.close(devnull)
+        DocumentReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang or "en")
+        sys.stdout.buffer.flush()
+    elif output == "github":
+        from dumpscope.reporters.github import GithubReporter
+
+        lang = lang or language_of(os.environ)
+        sys.stdout.flush()
+        GithubReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang)
+        sys.stdout.buffer.flush()
+    else:
+        from dumpscope.reporters.terminal import print_scan
+
+        print_scan(result, limit=limit, lang=lang or language_of(os.environ))
 
 
 def _find_stopped(

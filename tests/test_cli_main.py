@@ -1,0 +1,289 @@
+"""The program around the commands: exit statuses, streams, and that it starts at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from cli_runs import ROOT, environment, run, start
+from dumpscope import __version__
+from dumpscope.cli import main
+from dumpscope.errors import (
+    ConfigError,
+    OptionsError,
+    PluginError,
+    ReportError,
+    StoreError,
+    TruncatedDumpError,
+)
+
+COMMANDS = sorted(main.COMMANDS)
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.fixture
+def replaced(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Put a function in the place of the command `readers`."""
+
+    def replace(function: Callable[[], None]) -> None:
+        monkeypatch.setattr("dumpscope.cli.readers.readers", click.command("readers")(function))
+
+    return replace
+
+
+# --- exit statuses ---
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OptionsError("no such thing"),
+        ConfigError("acl.json: no such thing"),
+        StoreError("scans.db: no such thing"),
+        ReportError("x.xlsx: no such thing"),
+        PluginError("no such thing"),
+        TruncatedDumpError("no such thing", path="a", offset=8),
+    ],
+)
+def test_errors_of_its_own_are_one_sentence_and_2(
+    replaced: Callable[[Callable[[], None]], None], error: Exception
+) -> None:
+    replaced(raising(error))
+    ended = run("readers")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == f"dumpscope: {error}\n"
+
+
+def test_an_exception_that_nobody_expected_is_2_and_shows_where(
+    replaced: Callable[[Callable[[], None]], None],
+) -> None:
+    for error in (ValueError("a defect"), OSError(2, "no such file"), RecursionError("deep")):
+        replaced(raising(error))
+        ended = run("readers")
+        assert (ended.status, ended.out) == (2, "")
+        assert "Traceback (most recent call last)" in ended.err
+        assert ended.err.endswith("this is a bug in dumpscope; please report the lines above\n")
+
+
+def test_ctrl_c_is_130(replaced: Callable[[Callable[[], None]], None]) -> None:
+    for error in (KeyboardInterrupt(), click.exceptions.Abort()):
+        replaced(raising(error))
+        ended = run("readers")
+        assert (ended.status, ended.out) == (130, "")
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 3])
+def test_a_command_chooses_its_status(
+    replaced: Callable[[Callable[[], None]], None], status: int
+) -> None:
+    replaced(raising(click.exceptions.Exit(status)))
+    assert run("readers").status == status
+
+
+def test_a_full_disk_is_2(replaced: Callable[[Callable[[], None]], None]) -> None:
+    replaced(raising(OSError(28, "No space left on device")))
+    ended = run("readers")
+    assert (ended.status, ended.err) == (
+        2,
+        "dumpscope: cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["readers"], ["--version"], ["checks"]])
+def test_a_stdout_that_takes_nothing_is_2(arguments: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "dumpscope", *arguments],
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 2
+    assert result.stderr == "dumpscope: cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["--nonsense"], "--nonsense"),
+        (["scan", "--nonsense"], "--nonsense"),
+        (["readers", "more"], "unexpected extra argument"),
+        (["config", "nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], said: str) -> None:
+    ended = run(*arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_reserved_words_are_no_commands() -> None:
+    for name in ("compare", "diagnose", "log", "repro"):
+        assert run(name).status == 2
+
+
+# --- help and version ---
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_names_every_command(option: str) -> None:
+    ended = run(option)
+    assert (ended.status, ended.err) == (0, "")
+    listed = re.findall(r"^  ([a-z]+) {2,}\S", ended.out, re.MULTILINE)
+    assert set(listed) >= set(COMMANDS)
+    assert "Example: dumpscope scan" in ended.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    ended = run(name, "--help")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith(f"Usage: dumpscope {name} ")
+    assert "Example: dumpscope" in " ".join(ended.out.split())
+
+
+def test_commands_say_the_same_of_themselves_in_both_places() -> None:
+    context = click.Context(main.cli)
+    for name in COMMANDS:
+        command = main.cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+
+
+def test_version() -> None:
+    ended = run("--version")
+    assert (ended.status, ended.out, ended.err) == (0, f"dumpscope {__version__}\n", "")
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    ended = run()
+    text = ended.out + ended.err
+    assert "Commands:" in text
+    assert ended.status in (0, 2)
+
+
+def test_python_m_is_the_same_program() -> None:
+    result = start("--version")
+    assert (result.returncode, result.stdout, result.stderr) == (
+        0,
+        f"dumpscope {__version__}\n",
+        "",
+    )
+    assert start("nonsense").returncode == 2
+
+
+# --- streams ---
+
+
+@pytest.mark.parametrize("command", ["readers", "readers 2>&1", "nonsense 2>&1", "checks"])
+def test_a_pipe_that_closes_changes_nothing(command: str) -> None:
+    status = 2 if command.startswith("nonsense") else 0
+    script = f'set -o pipefail; "$0" -m dumpscope {command} | true; echo "$?"'
+    result = subprocess.run(
+        ["bash", "-c", script, sys.executable],
+        env=environment(LC_ALL="C.UTF-8"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout, result.stderr) == (f"{status}\n", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
+    script = f'"$0" -m dumpscope scan "$1" --store "$2" {closed}'
+    store = tmp_path / "scans.db"
+    result = subprocess.run(
+        ["bash", "-c", script, sys.executable, str(ROOT / "fixtures/cases/clean"), str(store)],
+        env=environment(LC_ALL="C.UTF-8"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0
+    assert "Traceback" not in result.stderr
+    again = run("scans", "list", "--json", "--store", store)
+    assert len(json.loads(again.out)) == 1
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8", "POSIX", "nonsense"])
+def test_any_locale(locale: str, tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/caf\xe9-\xe5\xb1\x82.txt"
+    with open(name, "wb") as file:
+        file.write(b"no dump")
+    for arguments in (["readers"], ["checks", "--lang", "zh"], ["show", os.fsdecode(name)]):
+        result = subprocess.run(
+            [sys.executable, "-X", "utf8=0", "-m", "dumpscope", *arguments],
+            env=environment(LC_ALL=locale, PYTHONCOERCECLOCALE="0"),
+            capture_output=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert result.returncode == (3 if arguments[0] == "show" else 0), result.stderr
+        assert b"Traceback" not in result.stderr
+
+
+def test_a_name_that_is_not_utf_8_is_named_in_errors(tmp_path: Path) -> None:
+    missing = os.fsencode(tmp_path) + b"/\xff\xfe"
+    for command in ("scan", "show", "export"):
+        more = ["--to", "npy"] if command == "export" else []
+        result = subprocess.run(
+            [sys.executable, "-m", "dumpscope", command, missing, *more],
+            env=environment(),
+            capture_output=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert (result.returncode, result.stdout) == (2, b"")
+        assert b"Traceback" not in result.stderr
+        assert b"\\udcff" in result.stderr or b"\\xff" in result.stderr
+
+
+def test_signals_that_end_programs_end_this_one(tmp_path: Path) -> None:
+    program = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import dumpscope.cli.readers as module, sys, time\n"
+            "import click\n"
+            "from dumpscope.cli.main import run\n"
+            "@click.command()\n"
+            "def slow():\n"
+            "    print('begun', flush=True)\n"
+            "    time.sleep(60)\n"
+            "module.readers = slow\n"
+            "sys.argv = ['dumpscope', 'readers']\n"
+            "run()\n",
+        ],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "begun\n"
+    program.send_signal(signal.SIGINT)
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert "Traceback" not in err
