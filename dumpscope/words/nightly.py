@@ -82,6 +82,37 @@ NIGHTLY_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "headroom_bits": ("headroom, bits", "余量（位）"),
         "zeros": ("zeros", "零"),
         "subnormals": ("subnormal", "次正规"),
+        # tensors over time
+        "trend_steps": (
+            "{left} of {tensors} tensors left their band within the steps of scan {scan}",
+            "扫描 {scan} 的各 step 中，{tensors} 个张量里有 {left} 个离开其区间",
+        ),
+        "trend_scans": (
+            "{left} of {tensors} tensors left their band within {scans} scans",
+            "{scans} 次扫描中，{tensors} 个张量里有 {left} 个离开其区间",
+        ),
+        "trend_gradients": (
+            "{count} gradients have an L2 norm over 10,000 (marked !)",
+            "{count} 个梯度的 L2 范数超过 10,000（以 ! 标出）",
+        ),
+        "trend_screened": (
+            "mean, standard deviation, RMS and L2 of {count} tensors are not known: "
+            "scan with --stats full",
+            "{count} 个张量的均值、标准差、均方根和 L2 未知：请用 --stats full 扫描",
+        ),
+        "headroom_first_last": ("bits left", "余量（位）"),
+        "left_band": ("left its band", "离开区间"),
+        "at_scan": ("scan {number}", "第 {number} 次扫描"),
+        "left_nonfinite": ("{where}: {count} NaN or Inf", "{where}：{count} 个 NaN 或 Inf"),
+        "left_value": (
+            "{where}: {metric} {value}, not {low} to {high}",
+            "{where}：{metric} 为 {value}，区间为 {low} 至 {high}",
+        ),
+        "plot_headroom": (
+            "Headroom of the tensors that changed most, in bits below the limit of their dtype",
+            "变化最大的张量的余量（距数据类型上限的位数）",
+        ),
+        "plot_bits": ("bits", "位"),
         # the summary of a job
         "findings": ("Findings", "发现"),
         "operator": ("operator", "算子"),
