@@ -36,7 +36,8 @@ def part_key(op: OpRecord) -> tuple[object, ...]:
     """What all parts of an execution, and its repetitions, have in common."""
     place = op.place
     return (
-        place.source, place.run or "", place.host or "", _number(place.process), _number(op.step), _number(op.device),
+        place.source, place.run or "", place.host or "", _number(place.process), _number(op.step),
+        _number(op.device),
         place.model_name or "", _number(place.model_id), op.op_type, fold_name(op.op_name),
         _number(op.task_id), _number(op.stream_id), _number(op.context_id),
         _number(op.thread_id),
@@ -66,6 +67,25 @@ class _Execution:
     def holds(self, part: OpRecord) -> bool:
         return any((t.role, t.index) in self.tensors for t in part.tensors)
 
+    def repeats(self, part: OpRecord) -> bool:
+        """Whether a part is there already, in another form: the same tensors of one moment."""
+        if part.timestamp is None or not part.tensors:
+            return False
+        held = [self.tensors.get((t.role, t.index)) for t in part.tensors]
+        return all(
+            found is not None
+            and found[1].timestamp == part.timestamp
+            and found[1].file != part.file
+            for found in held
+        )
+
+    def improve(self, part: OpRecord) -> None:
+        """Take from a repeated part what could not be checked in the first."""
+        for tensor in part.tensors:
+            slot = (tensor.role, tensor.index)
+            if tensor.unchecked is None and self.tensors[slot][0].unchecked is not None:
+                self.tensors[slot] = (tensor, part)
+
     def add(self, part: OpRecord) -> None:
         self.parts.append(part)
         for tensor in part.tensors:
@@ -76,6 +96,9 @@ def _assemble_group(members: Sequence[OpRecord]) -> Iterator[OpRecord]:
     executions: list[_Execution] = []
     for part in sorted(members, key=_part_order):
         if part.form == FORM_STATISTICS and _fill_in(part, executions):
+            continue
+        if executions and executions[-1].repeats(part):
+            executions[-1].improve(part)
             continue
         if not executions or executions[-1].holds(part):
             executions.append(_Execution())

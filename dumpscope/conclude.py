@@ -22,6 +22,7 @@ from dumpscope.gradnames import ParameterNames
 from dumpscope.hardware import (
     Flag,
     describe_flags,
+    distinct_records,
     join_overflow,
 )
 from dumpscope.model import (
@@ -67,7 +68,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     """
     info = store.scan_info(scan_id)
     totals = store.totals(scan_id)
-    records = tuple(store.overflow_records(scan_id))
+    records = distinct_records(store.overflow_records(scan_id))
     failures = tuple(store.failures(scan_id))
     material = gather(store, scan_id)
     flagged = find_flagged(store, scan_id, records)

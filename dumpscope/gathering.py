@@ -93,7 +93,14 @@ def find_flagged(
             key = (folder_of(op.file), op.task_id or 0, op.stream_id or 0)
             if key in keys:
                 found[key].append(op)
-    return {key: list(assemble(sorted(ops, key=_parts_together))) for key, ops in found.items()}
+    return {key: _assemble_all(ops) for key, ops in found.items()}
+
+
+def _assemble_all(ops: list[OpRecord]) -> list[OpRecord]:
+    """Put together what lies in one folder; what was dumped raw as well is left out."""
+    keys = {raw_key(op) for op in ops if op.form == FORM_RAW and not op.partial}
+    raw = frozenset(key for key in keys if key is not None)
+    return list(assemble(sorted(ops, key=_parts_together), raw))
 
 
 def _parts_together(op: OpRecord) -> str:

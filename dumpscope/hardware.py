@@ -7,6 +7,7 @@ them, (context, thread); of several the latest that started before the record wa
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,17 @@ from dataclasses import dataclass
 from dumpscope.model import OpRecord, OverflowFinding, OverflowRecord, OverflowUnit
 from dumpscope.overflow import describe_status
 
-__all__ = ["Flag", "TaskKey", "describe_flags", "folder_of", "join_overflow", "task_key"]
+__all__ = [
+    "Flag",
+    "TaskKey",
+    "describe_flags",
+    "distinct_records",
+    "folder_of",
+    "join_overflow",
+    "task_key",
+]
+
+_PARSED = re.compile(r"(.+?)(?:\.output\.[0-9]{1,5})?\.json", re.DOTALL)
 
 TaskKey = tuple[str, int, int]
 """(folder, task id, stream id)."""
@@ -38,6 +49,34 @@ def task_key(record: OverflowRecord, unit: OverflowUnit) -> TaskKey | None:
     if unit.task_id is None or unit.stream_id is None:
         return None
     return (folder_of(record.file), unit.task_id, unit.stream_id)
+
+
+def distinct_records(records: Iterable[OverflowRecord]) -> tuple[OverflowRecord, ...]:
+    """Leave out the parsed form of records whose raw form is there too.
+
+    The parsed form of a file is called `{file}.output.0.json`, and may lie in another folder.
+    """
+    kept = tuple(records)
+    raw: dict[tuple[int, str], set[int | None]] = {}
+    for record in kept:
+        if _parsed_from(record.file) is None:
+            key = (record.place.source, record.file.rpartition("/")[2].lower())
+            raw.setdefault(key, set()).add(record.place.device)
+
+    def repeats(record: OverflowRecord) -> bool:
+        origin = _parsed_from(record.file)
+        devices = raw.get((record.place.source, origin)) if origin is not None else None
+        device = record.place.device
+        return devices is not None and (device is None or device in devices)
+
+    return tuple(record for record in kept if not repeats(record))
+
+
+def _parsed_from(file: str) -> str | None:
+    """The name of the raw file that a parsed record was made of, `None` for any other file."""
+    name = file.rpartition("/")[2].lower()
+    match = _PARSED.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def join_overflow(

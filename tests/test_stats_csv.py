@@ -55,7 +55,7 @@ def test_rows_of_the_default_header() -> None:
     assert (execution.task_id, execution.stream_id) == (24, 2)
     assert execution.timestamp == 1764417600001540
     assert execution.form == FORM_STATISTICS
-    assert not execution.partial
+    assert execution.partial
     first, second, third = execution.tensors
     assert (first.role, first.index, first.dtype, first.layout, first.shape) == (
         "input",

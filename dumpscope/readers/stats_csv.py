@@ -164,10 +164,10 @@ class _Row:
 
 
 def _describe_execution(file: DumpFile, tensors: list[TensorRecord]) -> Execution:
+    # Always a part: the values may lie beside it, or the other role in a second file.
     name = parse_name(file.name)
-    partial = len({tensor.role for tensor in tensors}) == 1
     if name is None:
-        return Execution("", file.name, tensors, form=FORM_STATISTICS, partial=partial)
+        return Execution("", file.name, tensors, form=FORM_STATISTICS, partial=True)
     return Execution(
         name.op_type,
         name.op_name,
@@ -178,7 +178,7 @@ def _describe_execution(file: DumpFile, tensors: list[TensorRecord]) -> Executio
         context_id=name.context_id,
         thread_id=name.thread_id,
         form=FORM_STATISTICS,
-        partial=partial,
+        partial=True,
     )
 
 
