@@ -16,8 +16,8 @@ _JSON_LIMIT = 1000
     epilog="Example: dumpscope diff latest~1 latest; exit status 0 nothing new, 1 new or worse "
     "findings, 2 wrong usage."
 )
-@click.argument("before", metavar="SCAN_A", default="latest~1")
-@click.argument("now", metavar="SCAN_B", default="latest")
+@click.argument("before", metavar="[SCAN_A]", default="latest~1")
+@click.argument("now", metavar="[SCAN_B]", default="latest")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (dumpscope.diff/1).")
 @click.option(
     "--limit",

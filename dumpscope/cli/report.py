@@ -46,7 +46,7 @@ def make_report_command(registry: ReporterRegistry | None = None) -> click.Comma
             ["--limit"],
             type=click.IntRange(min=0),
             metavar="N",
-            help="Findings to list (table 20, JSON 1000, others all; 0 = all).",
+            help="Findings to list (0 = all; without it each kind has its own limit).",
         ),
         click.Option(["--step", "steps"], type=int, multiple=True, help="Only this step."),
         click.Option(["--rank", "ranks"], type=int, multiple=True, help="Only this rank."),

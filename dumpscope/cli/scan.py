@@ -24,7 +24,13 @@ __all__ = ["scan"]
     "1 offenders found, 2 wrong usage, 3 incomplete."
 )
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--format", "output", type=click.Choice(["table", "json", "github"]), default="table")
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["table", "json", "github"]),
+    default="table",
+    help="What goes to stdout; github: annotations, and the summary of the job.",
+)
 @click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Workers (default: one per core).")
 @click.option(

@@ -23,7 +23,6 @@ NIGHTLY_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "and {count} more findings of this operator",
             "该算子另有 {count} 项发现",
         ),
-        "everything_read": ("everything was read and checked", "全部内容均已读取和检查"),
         "tolerated": (
             "tolerated (--max-unreadable {tolerance}): {sentence}",
             "在容许范围内（--max-unreadable {tolerance}）：{sentence}",
