@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Literal
 
 from dumpscope.dataflow import Dataflow, Lane, lane_of, sequence_key
@@ -242,7 +243,7 @@ def _collect(
             if source is not None and source.verdict is Verdict.EXPECTED:
                 parts[link.source] = "expected"
             elif parts[op_id] in ("after", "start"):
-                for above in (link.source, *_way_up(link.source, links, findings)):
+                for above in chain((link.source,), _way_up(link.source, links, findings)):
                     if above in parts:
                         break
                     parts[above] = "joined"
@@ -251,12 +252,12 @@ def _collect(
 
 def _way_up(
     op_id: int, links: Mapping[int, Sequence[Link]], findings: Mapping[int, Finding]
-) -> list[int]:
+) -> Iterator[int]:
     """Follow the producers that verdicts name, to the beginning; without `op_id` itself.
 
     What is expected is the beginning of nothing.
     """
-    way: dict[int, None] = {op_id: None}
+    seen = {op_id}
     while True:
         above = next(
             (
@@ -267,9 +268,10 @@ def _way_up(
             ),
             None,
         )
-        if above is None or above in way:
-            return list(way)[1:]
-        way[above] = None
+        if above is None or above in seen:
+            return
+        seen.add(above)
+        yield above
         op_id = above
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from browser import start_browser  # noqa: F401 - the fixture `browser`
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -81,7 +81,8 @@ def test_the_number_in_the_ranking_and_filters_choose() -> None:
     scan = scan_of_verdicts()
     assert find_origins(scan, number=3)[0].op.op_name == "net/mul"
     assert [f.rank for f in find_origins(scan, steps=[1])] == [2, 5]
-    assert [f.rank for f in find_origins(ranks_scan(5, guilty=[3, 4]), ranks=[4])][0] == 2
+    ranked = find_origins(ranks_scan(5, guilty=[3, 4]), ranks=[4])
+    assert ranked[0].rank == 2
     with pytest.raises(OptionsError, match="the scan has 6"):
         find_origins(scan, number=7)
     with pytest.raises(OptionsError, match="no finding is of that step and rank"):

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["print_trace", "render_trace"]
 
 _MIN_WIDTH = 60
-_DEEPEST = 36
-"""Cells of indentation at most: deeper branches stand below each other."""
+_LEAST_ROOM = 24
+"""Cells that the names have at least; columns on the right are left out for them."""
 _MOST_OUTSIDE = 5
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "default"}
 _ASCII = {
@@ -131,6 +131,8 @@ class _Page:
         self._zh = lang.startswith("zh")
         self._width = width
         self._ascii = ascii_only
+        # Deeper branches stand below each other.
+        self._deepest = (width - 40) // 2
         self._turn = rate_nodes(trace).turn
         self._columns = self._choose_columns()
 
@@ -156,7 +158,7 @@ class _Page:
         waiting: list[tuple[Branch | _Line, str, str]] = [(root, "", "● ")]
         while waiting:
             branch, indent, mark = waiting.pop()
-            indent = indent[:_DEEPEST]
+            indent = indent[: self._deepest]
             if isinstance(branch, _Line):
                 yield replace(branch, lead=indent + mark)
                 continue
@@ -241,19 +243,22 @@ class _Page:
         from rich.text import Text
 
         heads = [self._safe(trace_word(f"head_{column}", self._lang)) for column in self._columns]
+        cells = [line.cells for line in lines if line.cells]
         widths = [
-            max([cell_len(head), *(cell_len(self._safe(line.cells[i])) for line in lines
-                                   if line.cells)])
+            max([cell_len(head), *(cell_len(self._safe(row[i])) for row in cells)])
             for i, head in enumerate(heads)
-        ]  # fmt: skip
-        room = max(24, self._width - sum(widths) - 2 * len(widths))
+        ]
+        while sum(widths) + 2 * len(widths) > self._width - _LEAST_ROOM:
+            widths.pop()
+        room = self._width - sum(widths) - 2 * len(widths)
         head = Text(_pad(self._safe(trace_word("head_operator", self._lang)), room), style="dim")
-        for width, name in zip(widths, heads, strict=True):
+        for width, name in zip(widths, heads, strict=False):
             head.append("  " + _pad(name, width))
         yield head
         for line in lines:
             lead = self._draw(line.lead)
-            edge = self._safe(line.edge)
+            space = max(4, room - cell_len(lead) - 9)
+            edge = shorten(self._safe(line.edge), space, self._ellipsis)
             row = Text(lead, style="dim")
             row.append(f"{edge} " if edge else "", style="cyan")
             used = cell_len(lead) + cell_len(row.plain[len(lead) :])
@@ -265,9 +270,9 @@ class _Page:
                 for more in counted[1:]:
                     yield Text(self._draw(below) + "  " + more, style="dim")
                 continue
-            name = shorten(self._safe(line.name), max(8, room - used), self._ellipsis)
+            name = shorten(self._safe(line.name), max(4, room - used), self._ellipsis)
             row.append(_pad(name, room - used), style="bold" if line.lead.endswith("● ") else "")
-            for number, (width, cell) in enumerate(zip(widths, line.cells, strict=True)):
+            for number, (width, cell) in enumerate(zip(widths, line.cells, strict=False)):
                 row.append("  " + _pad(self._safe(cell), width), "" if number else line.style)
             yield row
 
