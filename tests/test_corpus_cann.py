@@ -148,7 +148,7 @@ def test_the_culprit_ranks_come_before_those_they_infected(cases: Path) -> None:
     origins = [f for f in answer.findings if f.verdict.value == "origin"]
     assert [f.op.device for f in origins] == truth["culprit_ranks"]
     assert [f.rank for f in origins] == [1, 2]
-    received = {}
+    received: dict[int | None, str] = {}
     for number, finding in enumerate(answer.findings):
         if finding.verdict.value == "received":
             received.setdefault(finding.op.device, name_in(case, answer, number))
