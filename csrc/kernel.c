@@ -211,6 +211,57 @@ static PyObject *screen(PyObject *module, PyObject *const *arguments, Py_ssize_t
                          (unsigned long long) found.low, (unsigned long long) found.floor);
 }
 
+/* The value of a finite code of float16, bfloat16, float32 or float64. */
+static double value_of(uint64_t code, Py_ssize_t type)
+{
+    float single;
+    double value;
+    uint32_t bits = (uint32_t) code;
+    if (type == 0) {
+        u16 half = (u16) code;
+        widen_half_plain(&half, 1, &single);
+        return single;
+    }
+    if (type == 3) {
+        memcpy(&value, &code, sizeof value);
+        return value;
+    }
+    if (type == 1)
+        bits <<= 16;
+    memcpy(&single, &bits, sizeof single);
+    return single;
+}
+
+static PyObject *screen_floats(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+{
+    (void) module;
+    if (expect_arguments(given, 4) < 0)
+        return NULL;
+    Py_ssize_t count = PyLong_AsSsize_t(arguments[1]);
+    Py_ssize_t type = PyLong_AsSsize_t(arguments[2]);
+    uint64_t near = PyLong_AsUnsignedLongLong(arguments[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (type < 0 || type > 3) {
+        PyErr_SetString(PyExc_ValueError, "expected a type of 0 to 3");
+        return NULL;
+    }
+    int width = type < 2 ? 1 : (int) type;
+    Py_buffer block;
+    if (open_block(arguments[0], count, 1 << width, &block) < 0)
+        return NULL;
+    struct extremes found;
+    chosen->screen[width](block.buf, (size_t) count, &found);
+    PyBuffer_Release(&block);
+    uint64_t sign = UINT64_C(1) << ((8 << width) - 1);
+    if (found.high > (int64_t) near || found.low > (sign | near))
+        Py_RETURN_NONE;
+    uint64_t least = found.low >= sign ? found.low : found.floor;
+    uint64_t most = found.high >= 0 ? (uint64_t) found.high : found.floor;
+    /* Adding zero makes 0.0 of -0.0. */
+    return Py_BuildValue("dd", value_of(least, type) + 0.0, value_of(most, type) + 0.0);
+}
+
 static PyObject *tally(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     static const Py_ssize_t itemsizes[4] = {2, 2, 4, 8};
@@ -314,6 +365,9 @@ static PyObject *choose_version(PyObject *module, PyObject *name)
 static PyMethodDef methods[] = {
     {"screen", (PyCFunction) (void (*)(void)) screen, METH_FASTCALL,
      "screen(block, count, itemsize): the largest and smallest code, signed and unsigned"},
+    {"screen_floats", (PyCFunction) (void (*)(void)) screen_floats, METH_FASTCALL,
+     "screen_floats(block, count, type, near): the smallest and largest value of finite floats, or "
+     "None if any is above near"},
     {"tally", (PyCFunction) (void (*)(void)) tally, METH_FASTCALL,
      "tally(block, count, type, near): counts, extremes and moments, or None if too wide"},
     {"count_bytes", (PyCFunction) (void (*)(void)) count_bytes, METH_FASTCALL,

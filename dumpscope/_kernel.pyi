@@ -5,6 +5,12 @@ from typing_extensions import Buffer
 # The largest and smallest of some codes, seen as signed, then as unsigned numbers.
 def screen(block: Buffer, count: int, itemsize: int, /) -> tuple[int, int, int, int]: ...
 
+# The smallest and largest value of floats whose codes are all at most `near` (but for the sign),
+# else None.
+def screen_floats(
+    block: Buffer, count: int, float_type: int, near: int, /
+) -> tuple[float, float] | None: ...
+
 # The counts of a `Tally` in the order of its fields, the extremes and the moments; None when
 # squares of float64 values may leave the range of float64.
 def tally(

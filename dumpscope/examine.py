@@ -29,6 +29,7 @@ from dumpscope.model import (
 from dumpscope.naming import timestamp_ns
 from dumpscope.plugins import ReaderRegistry
 from dumpscope.readers.protocol import Execution, Reader, Record, TensorRecord
+from dumpscope.screening import screen_small
 from dumpscope.source import DumpSource, LocalSource, ReadBuffer
 from dumpscope.stats import measure
 
@@ -65,6 +66,7 @@ class Examiner:
     ) -> None:
         self.registry = registry
         self.level: StatsLevel = level
+        self._screens = level == "screen"
         self.near_limit_share = near_limit_share
         self.reader = reader
         self._buffer = ReadBuffer()
@@ -130,8 +132,9 @@ class Examiner:
                     if isinstance(error, DumpReadError)
                     else _failure_of_os(error, file, reader)
                 )
-                tensors.append(_summary(record, _NO_STATS, "unreadable"))
-        # By position: by name costs half as much again, here and in `_summary`.
+                record.unchecked = "unreadable"
+                tensors.append(self._measure_tensor(record))
+        # By position: names cost half as much again.
         return OpRecord(
             execution.op_type,
             execution.op_name,
@@ -158,60 +161,57 @@ class Examiner:
 
     def _measure_tensor(self, record: TensorRecord) -> TensorSummary:
         data = record.data
-        if record.unchecked is not None:
-            return _summary(record, _NO_STATS, record.unchecked)
-        if record.stats is not None:
-            return _summary(record, record.stats, from_statistics=data is None)
-        if not record.dumped:
-            return _summary(record, _NO_STATS)
-        if data is None:
-            # An empty tensor or strings: nothing to check, hence nothing wrong.
-            return _summary(record, _CLEAN)
-        dtype = dtype_named(record.dtype)
-        if dtype.kind == "string":
-            return _summary(record, _CLEAN)
-        try:
-            stats, digest = measure(
-                data,
-                dtype,
-                record.geometry,
-                level=self.level,
-                near_limit_share=self.near_limit_share,
-            )
-        except UnsupportedDtypeError:
-            return _summary(record, _NO_STATS, "unsupported_dtype")
-        return _summary(record, stats, digest=digest)
-
-
-def _summary(
-    record: TensorRecord,
-    stats: TensorStats,
-    unchecked: str | None = None,
-    *,
-    from_statistics: bool = False,
-    digest: str | None = None,
-) -> TensorSummary:
-    geometry = record.geometry
-    dumped = record.dumped
-    return TensorSummary(
-        record.role,
-        record.index,
-        record.dtype,
-        geometry.layout,
-        geometry.shape,
-        unchecked is None and dumped,
-        dumped,
-        unchecked,
-        record.size_bytes,
-        record.missing_bytes,
-        record.address,
-        record.offset,
-        from_statistics,
-        digest,
-        record.name,
-        record.notes,
-        stats,
-    )
+        geometry = record.geometry
+        dumped = record.dumped
+        unchecked = record.unchecked
+        from_statistics = False
+        digest = None
+        if unchecked is not None:
+            stats = _NO_STATS
+        elif record.stats is not None:
+            stats = record.stats
+            from_statistics = data is None
+        elif not dumped:
+            stats = _NO_STATS
+        elif data is None:
+            stats = _CLEAN  # an empty tensor or strings: nothing to check, hence nothing wrong
+        else:
+            small = None
+            if self._screens:
+                small = screen_small(data, record.dtype, geometry, self.near_limit_share)
+            if small is not None:
+                stats = small
+            else:
+                try:
+                    stats, digest = measure(
+                        data,
+                        dtype_named(record.dtype),
+                        geometry,
+                        level=self.level,
+                        near_limit_share=self.near_limit_share,
+                    )
+                except UnsupportedDtypeError:
+                    stats, unchecked = _NO_STATS, "unsupported_dtype"
+        # By position: names cost half as much again.
+        return TensorSummary(
+            record.role,
+            record.index,
+            record.dtype,
+            geometry.layout,
+            geometry.shape,
+            unchecked is None and dumped,
+            dumped,
+            unchecked,
+            record.size_bytes,
+            record.missing_bytes,
+            record.address,
+            record.offset,
+            from_statistics,
+            digest,
+            record.name,
+            record.notes,
+            stats,
+        )
 
 
 def _sort_record(

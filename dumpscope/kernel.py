@@ -1,7 +1,7 @@
 """The statistics kernel in C, where a compiler was there when dumpscope was installed.
 
-`screen`, `tally` and `count_bytes` are `None` without it; NumPy then gives the same numbers. So it
-is where the variable `DUMPSCOPE_NO_KERNEL` is set to anything but an empty text.
+Its functions are `None` without it; NumPy then gives the same numbers. So it is where the variable
+`DUMPSCOPE_NO_KERNEL` is set to anything but an empty text.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["FLOAT_TYPES", "count_bytes", "describe_kernel", "screen", "tally"]
+__all__ = ["FLOAT_TYPES", "count_bytes", "describe_kernel", "screen", "screen_floats", "tally"]
 
 NO_KERNEL = "DUMPSCOPE_NO_KERNEL"
 
 FLOAT_TYPES = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3}
-"""The float types that `tally` knows, by the numbers that it takes for them."""
+"""The float types that `screen_floats` and `tally` know, and their numbers there."""
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -36,6 +36,7 @@ def _load() -> tuple[ModuleType | None, str]:
 _module, _state = _load()
 
 screen = None if _module is None else _module.screen
+screen_floats = None if _module is None else _module.screen_floats
 tally = None if _module is None else _module.tally
 count_bytes = None if _module is None else _module.count_bytes
 

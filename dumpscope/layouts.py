@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dumpscope.errors import CorruptDumpError
@@ -78,6 +78,8 @@ class Geometry:
         `split_shape` that makes up none only position 0 is.
     notes
         What had to be assumed, or why a blocked tensor is shown raw.
+    plans
+        What `stats` worked out for tensors of this geometry, by the name of their type.
     """
 
     layout: str
@@ -86,6 +88,7 @@ class Geometry:
     split_shape: tuple[int, ...] | None = None
     merges: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    plans: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def blocked(self) -> bool:

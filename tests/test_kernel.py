@@ -207,6 +207,9 @@ def test_equal_bytes_are_counted() -> None:
         ("tally", (b"abcd", 1, 4, 5), ValueError),
         ("tally", (b"abcd", 1, 0, -5), OverflowError),
         ("tally", (b"abcd", 1, 0), TypeError),
+        ("screen_floats", (b"abcd", 3, 0, 5), ValueError),
+        ("screen_floats", (b"abcd", 1, -1, 5), ValueError),
+        ("screen_floats", (b"abcd", 1, 0), TypeError),
         ("count_bytes", (b"abcd", np.zeros(255, np.int64)), ValueError),
         ("count_bytes", (b"abcd", bytes(2048)), BufferError),
         ("count_bytes", (b"abcd",), TypeError),
@@ -228,7 +231,7 @@ def test_statistics_are_the_same_without_the_kernel(
     dtype = dtype_named(name)
     content = np.random.default_rng(len(name)).bytes(dtype.nbytes(5000))
     found = measure(MemoryData(content), dtype, plain((5000,)), level=level)
-    for part in ("screen", "tally", "count_bytes"):
+    for part in ("screen", "screen_floats", "tally", "count_bytes"):
         monkeypatch.setattr(kernel, part, None)
     expected = measure(MemoryData(content), dtype, plain((5000,)), level=level)
     assert found.digest == expected.digest
@@ -251,3 +254,40 @@ def test_the_kernel_can_be_switched_off() -> None:
     )
     assert found.stdout.strip() == "None not used: DUMPSCOPE_NO_KERNEL is set"
     assert kernel.describe_kernel() == f"in use, version {compiled.versions()[0]}"
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("signs", ["both", "positive", "negative"])
+def test_ends_of_clean_floats(version: str, name: str, signs: str) -> None:
+    codes = FLOAT_CODES[name]
+    values = np.random.default_rng(5).standard_normal(777).astype(codes.numpy)
+    wide = values.astype(np.float64)
+    if signs != "both":
+        wide = np.abs(wide) * (1 if signs == "positive" else -1)
+        values = wide.astype(codes.numpy)
+    number, near = kernel.FLOAT_TYPES[name], near_code(codes, 0.9)
+    ends = compiled.screen_floats(values.view(codes.unsigned), 777, number, near)
+    assert ends == (wide.min(), wide.max())
+    # One bit more than what is clean.
+    view = values.view(codes.unsigned).copy()
+    view[400] = near
+    assert compiled.screen_floats(view, 777, number, near) is not None
+    for bad in (near + 1, codes.sign | (near + 1), codes.nonfinite, codes.sign | codes.magnitude):
+        view[400] = bad
+        assert compiled.screen_floats(view, 777, number, near) is None
+
+
+def test_every_value_of_16_bits_comes_out_exactly(version: str) -> None:
+    for number, name in enumerate(("float16", "bfloat16")):
+        codes = FLOAT_CODES[name]
+        for code in range(codes.nonfinite):
+            one = code.to_bytes(2, "little")
+            value = codes.value_of(code)
+            assert compiled.screen_floats(one, 1, number, codes.limit) == (value, value)
+
+
+def test_negative_zero_is_zero(version: str) -> None:
+    for number, name in enumerate(TYPES):
+        content = FLOAT_CODES[name].sign.to_bytes(FLOAT_CODES[name].bits // 8, "little")
+        ends = compiled.screen_floats(content, 1, number, 5)
+        assert [math.copysign(1, end) for end in ends] == [1.0, 1.0]

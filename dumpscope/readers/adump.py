@@ -59,6 +59,7 @@ from dumpscope.readers.adump_plan import (
 )
 from dumpscope.readers.adump_schema import Header, HeaderInput, HeaderOutput
 from dumpscope.readers.adump_slices import ThreadSlices, read_slices
+from dumpscope.readers.adump_usual import LAST_TENSOR_TYPE, take_usual
 from dumpscope.readers.protocol import Execution, FileSlice, Record, TensorRecord
 from dumpscope.source import DumpSource
 
@@ -66,9 +67,6 @@ __all__ = ["AdumpReader"]
 
 _MAX_TENSORS = 1 << 14
 _MAX_TEXT = 1 << 16
-
-_LAST_TENSOR_TYPE = 3
-"""Inputs of a higher `input_type` are no tensors."""
 
 
 class AdumpReader:
@@ -101,10 +99,15 @@ class AdumpReader:
                 offset=8,
             )
         name = parse_name(source.file.name)
+        own_name = dump.header.op_name
+        if dump.inline is None:
+            tensors = take_usual(source, dump.body, own_name, inputs, outputs)
+            if tensors is not None:
+                yield _describe_execution(dump.header, source.file, name, tensors)
+                return
         body = _Body(source, dump, name, self.name, inputs, outputs)
         for index, entry in enumerate(inputs):
-            body.take(index, entry, "input", entry.input_type <= _LAST_TENSOR_TYPE)
-        own_name = dump.header.op_name
+            body.take(index, entry, "input", entry.input_type <= LAST_TENSOR_TYPE)
         for index, result in enumerate(outputs):
             body.take(index, result, "output", True)
             origin = result.original_op.name
