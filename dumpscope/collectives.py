@@ -12,8 +12,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from dumpscope.communication import communication_kind, group_ranks_of, named_rank
+from dumpscope.communication import (
+    communication_kind,
+    gives_all_the_same,
+    group_ranks_of,
+    named_rank,
+)
 from dumpscope.dataflow import Lane, lane_of, sequence_key
 from dumpscope.inputs import is_saturated
 from dumpscope.messages import match_messages
@@ -24,8 +30,6 @@ from dumpscope.rendezvous import Family, Meeting, group_calls, match_calls
 __all__ = ["Collectives", "Group", "Presence", "fills_a_buffer", "ranks_of"]
 
 _MOST_ABSENT_NAMED = 16
-_REACHES_ALL = frozenset({"all_reduce", "all_gather", "broadcast"})
-"""Kinds whose output holds what every sender sent, on every rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +157,7 @@ class Collectives:
         if bad is None:
             bad = self._bad_members[id(group)] = tuple(filter(self._sends_bad, group.members))
         senders = [member for member in bad if member.op_id != op.op_id]
-        kind = communication_kind(op.op_type)
-        if kind in _REACHES_ALL and len(senders) > 1:
+        if gives_all_the_same(op.op_type) and len(senders) > 1:
             result = _result_of(op)
             alike = [m for m in senders if _result_of(m) == result]
             senders = alike or senders
@@ -246,16 +249,19 @@ class Collectives:
         ranks = {op.device for op in calls}
         if self._topology is None or len(ranks) < len(calls) or not ranks <= self._topology.ranks:
             return None
-        outcomes = {op.device: (self._sends_bad(op), _output_state(op)) for op in calls}
-        if not any(bad or out for bad, out in outcomes.values()):
+        outcomes = {
+            op.device: _Outcome(self._sends_bad(op), _output_state(op), _result_of(op))
+            for op in calls
+        }
+        if not any(outcome.sent_bad or outcome.bad for outcome in outcomes.values()):
             return None
         key = (family.op_type, family.name)
-        reaches_all = communication_kind(family.op_type) in _REACHES_ALL
+        same = gives_all_the_same(family.op_type)
         usual = self._chosen.get(key)
-        if usual is not None and _agreement(usual, outcomes, reaches_all=reaches_all) == (0, 0):
+        if usual is not None and _agreement(usual, outcomes, same=same) == (0, 0):
             return usual
         scored = [
-            (_agreement(partition, outcomes, reaches_all=reaches_all), number)
+            (_agreement(partition, outcomes, same=same), number)
             for number, partition in enumerate(self._topology.partitions)
         ]
         if not scored:
@@ -273,7 +279,7 @@ class Collectives:
     def _add_messages(self, calls: Iterable[OpRecord]) -> None:
         calls = list(calls)
         by_id = {op.op_id: op for op in calls}
-        for receive, sends in match_messages(calls, self._jobs).items():
+        for receive, sends in match_messages(calls, self._jobs, self._topology).items():
             certain = len(sends) == 1 and all(map(_is_known, sends))
             group = Group((*sends, by_id[receive]), certain)
             self._group_of[receive] = group
@@ -358,20 +364,25 @@ def _result_of(op: OpRecord) -> tuple[object, ...]:
     )
 
 
+class _Outcome(NamedTuple):
+    """What one rank put into an exchange and got out of it; `bad` is `None` where unknown."""
+
+    sent_bad: bool
+    bad: bool | None
+    result: tuple[object, ...]
+
+
 def _agreement(
-    partition: Partition,
-    outcomes: Mapping[int | None, tuple[bool, bool | None]],
-    *,
-    reaches_all: bool,
+    partition: Partition, outcomes: Mapping[int | None, _Outcome], *, same: bool
 ) -> tuple[int, int]:
     """Count groups that contradict what is known, and those whose bad result nobody explains."""
     wrong = unexplained = 0
     for group in partition.groups:
         found = [outcomes[rank] for rank in group if rank in outcomes]
-        sent = any(bad for bad, _ in found)
-        results = {out for _, out in found if out is not None}
-        if reaches_all and (results == {True, False} or (sent and False in results)):
+        sent = any(outcome.sent_bad for outcome in found)
+        known = {(outcome.bad, outcome.result) for outcome in found if outcome.bad is not None}
+        if same and (len(known) > 1 or (sent and any(not bad for bad, _ in known))):
             wrong += 1
-        elif True in results and not sent and len(found) == len(group):
+        elif any(bad for bad, _ in known) and not sent and len(found) == len(group):
             unexplained += 1
     return wrong, unexplained

@@ -35,6 +35,7 @@ __all__ = [
     "CommunicationKind",
     "communication_kind",
     "family_name",
+    "gives_all_the_same",
     "group_ranks_of",
     "group_token",
     "named_rank",
@@ -148,6 +149,17 @@ def _kind_of_words(words: str, *, in_namespace: bool, bare: bool) -> Communicati
         if re.search(pattern, rest):
             return kind
     return None
+
+
+def gives_all_the_same(op_type: str) -> bool:
+    """Whether all ranks of the operator are left with the same result.
+
+    Not where a product with the rank's own part of the weights follows (AllGatherMatmul).
+    """
+    kind = communication_kind(op_type)
+    if kind == "all_gather":
+        return "matmul" not in op_type.lower()
+    return kind in ("all_reduce", "broadcast")
 
 
 def family_name(op_name: str) -> str:

@@ -14,6 +14,7 @@ from itertools import islice
 from dumpscope.communication import communication_kind, group_token, named_rank
 from dumpscope.dataflow import Lane, lane_of, sequence_key
 from dumpscope.model import OpRecord, TensorSummary
+from dumpscope.parallelism import Topology
 from dumpscope.rendezvous import count_elements
 
 __all__ = ["MessageBook", "match_messages"]
@@ -25,14 +26,16 @@ Message = tuple[str, "int | None", "int | None", str]
 
 
 def match_messages(
-    ops: Iterable[OpRecord], jobs: Mapping[str, str]
+    ops: Iterable[OpRecord], jobs: Mapping[str, str], topology: Topology | None = None
 ) -> dict[int, tuple[OpRecord, ...]]:
     """Find for every receive the send whose message it took.
+
+    With a topology a rank that names nobody receives from the stages next to its own.
 
     Returns `op_id` of the receive -> sends: one where it is known, several where what the dump
     says fits all of them, none where it fits no send of the dump.
     """
-    book = MessageBook(jobs)
+    book = MessageBook(jobs, topology)
     receives = []
     for op in sorted(ops, key=lambda op: (lane_of(op), sequence_key(op))):
         kind = communication_kind(op.op_type)
@@ -46,8 +49,9 @@ def match_messages(
 class MessageBook:
     """All sends of a dump, by everything that a receive may know of its own."""
 
-    def __init__(self, jobs: Mapping[str, str]) -> None:
+    def __init__(self, jobs: Mapping[str, str], topology: Topology | None = None) -> None:
         self._jobs = jobs
+        self._topology = topology
         self._by_pair: dict[tuple[object, ...], list[OpRecord]] = defaultdict(list)
         self._lanes: dict[tuple[object, ...], set[Lane]] = defaultdict(set)
         self._by_values: dict[tuple[object, ...], list[OpRecord]] = defaultdict(list)
@@ -70,7 +74,7 @@ class MessageBook:
         turn = (lane_of(receive), message, source)
         number = self._received[turn]
         self._received[turn] += 1
-        same = self._with_values(receive, (message, source))
+        same = self._nearest(receive, self._with_values(receive, (message, source)))
         if len(same) == 1:
             return (same[0],)
         in_turn = self._in_turn(receive, (message, source), number)
@@ -92,6 +96,13 @@ class MessageBook:
             if found:
                 return found
         return []
+
+    def _nearest(self, receive: OpRecord, sends: list[OpRecord]) -> list[OpRecord]:
+        """Those of several sends that come from a stage next to the receiver's, if any do."""
+        if self._topology is None or len(sends) < 2:
+            return sends
+        near = self._topology.stage_neighbours(receive.device)
+        return [send for send in sends if send.device in near] or sends
 
     def _in_turn(self, receive: OpRecord, key: tuple[object, ...], number: int) -> OpRecord | None:
         """The send that order gives, where one side names the other and one rank is meant."""

@@ -138,6 +138,25 @@ class Topology:
                 seen.setdefault(frozenset(found.groups), found)
         return tuple(sorted(seen.values(), key=lambda p: (p.size, len(p.dimensions))))
 
+    @cached_property
+    def _pipelines(self) -> dict[int, frozenset[int]]:
+        """Rank -> ranks that differ from it only in pp."""
+        groups = self.partition(["pp"]).groups
+        return {rank: group for group in groups for rank in group}
+
+    def stage_neighbours(self, rank: int | None) -> frozenset[int]:
+        """Ranks of the stages before and after a rank's own, the ends of the pipeline joined."""
+        own = self.place_of(rank).get("pp")
+        pipeline = () if rank is None else self._pipelines.get(rank, ())
+        if own is None or len(pipeline) < 2:
+            return frozenset()
+        stages = len(pipeline)
+        return frozenset(
+            other
+            for other in pipeline
+            if (self.place_of(other)["pp"] - own) % stages in (1, stages - 1)
+        )
+
     def members(self, dimension: str, number: int) -> frozenset[int]:
         """All ranks with one coordinate: `members("tp", 3)`."""
         return frozenset(
