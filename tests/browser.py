@@ -93,13 +93,15 @@ class Browser:
         *,
         dark: bool = False,
         size: tuple[int, int] = (1400, 900),
+        fragment: str = "",
         before: str = "",
         scripts: bool = True,
     ) -> Page:
         """Open a file and wait until it is loaded.
 
-        `dark` is what the page's reader prefers, `size` that of the window in pixels. `before`
-        is a script that runs before those of the page, which may be switched off (`scripts`).
+        `dark` is what the page's reader prefers, `size` that of the window in pixels. `fragment`
+        is the part of the address from # on. `before` is a script that runs before those of the
+        page, which may be switched off (`scripts`).
         """
         self._events.clear()
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
@@ -113,7 +115,7 @@ class Browser:
             page.call("Page.addScriptToEvaluateOnNewDocument", {"source": before})
         if not scripts:
             page.call("Emulation.setScriptExecutionDisabled", {"value": True})
-        page.call("Page.navigate", {"url": path.resolve().as_uri()})
+        page.call("Page.navigate", {"url": path.resolve().as_uri() + fragment})
         page.wait_for("Page.loadEventFired")
         return page
 
