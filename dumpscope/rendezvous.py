@@ -68,7 +68,10 @@ def group_calls(
             continue
         run = op.place.run or ""
         family = Family(
-            jobs.get(run, run), op.step, op.op_type, family_name(fold_name(op.op_name)),
+            jobs.get(run, run),
+            op.step,
+            op.op_type,
+            family_name(fold_name(op.op_name)),
             group_token(op),
         )
         families[family][lane_of(op)].append(op)
