@@ -34,7 +34,8 @@ def blocks(page: str, language: str) -> list[str]:
 
 def shell_blocks() -> list[tuple[str, str]]:
     found = []
-    for page in ("README.md", "docs/quickstart.md", "docs/ci.md", "docs/reports.md"):
+    pages = ("quickstart", "ci", "reports", "trace")
+    for page in ("README.md", *(f"docs/{name}.md" for name in pages)):
         for body in blocks(page, "sh"):
             script = INSTALLS.sub("", body).replace(".venv/bin/dumpscope", "dumpscope")
             if script.strip():
