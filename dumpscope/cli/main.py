@@ -114,8 +114,7 @@ def run_with(arguments: Sequence[str]) -> int:
         click.echo(f"dumpscope: {error}", err=True)
         return EXIT_FAILED
     except SystemExit:
-        # click's answer to a pipe that closes is 1.
-        forget_stdout()
+        forget_stdout()  # click's answer to a pipe that closes, with 1
         return EXIT_FAILED
     except OSError as error:
         if error.errno not in _FULL:

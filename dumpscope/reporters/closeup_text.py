@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from dumpscope.closeup import Closeup, exponent_range
@@ -144,7 +144,7 @@ class _Page:
         if op.stack:
             yield f"  {self._label('stack')}"
             for frame in op.stack[:_STACK]:
-                yield f"    {self._short(frame, WIDTH - 4)}"
+                yield from self._wrapped(self._safe(frame), 4)
             if len(op.stack) > _STACK:
                 yield "    " + self._phrase("and_more_nodes", count=len(op.stack) - _STACK)
 
@@ -215,7 +215,7 @@ class _Page:
                 first = self._phrase("bad_elements_first", count=len(closeup.bad), total=bad)
                 head = f"{head} ({first})"
             cells = [f"{format_index(e.index)} {format_value(e.value)}" for e in closeup.bad]
-            yield from self._wrapped(f"{head}: {'; '.join(cells)}", 4)
+            yield from _listed(f"{head}:", cells, 4)
         span = exponent_range(tensor.dtype)
         if span is None or not closeup.exponents:
             return
@@ -299,3 +299,15 @@ class _Page:
         if self._ascii and not self._lang.startswith("zh"):
             return make_ascii(text)
         return make_printable(text)
+
+
+def _listed(head: str, cells: Sequence[str], indent: int) -> Iterator[str]:
+    """Write items behind a head, and break lines between items only."""
+    line = " " * indent + head
+    for number, cell in enumerate(cells, 1):
+        item = f" {cell};" if number < len(cells) else f" {cell}"
+        if len(line) + len(item) > WIDTH:
+            yield line
+            line = " " * (indent + 1)
+        line += item
+    yield line
