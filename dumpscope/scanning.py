@@ -23,7 +23,7 @@ from dumpscope.executors import BATCH_FILES, batch_files, open_executor
 from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
-from dumpscope.processes import Recipe
+from dumpscope.processes import Recipe, seldom_collecting
 from dumpscope.store import Store
 from dumpscope.version import VERSION
 from dumpscope.walk import Walker, walk
@@ -189,7 +189,7 @@ def _read_all(
             tell()
             yield from (file for file, known in zip(batch, reused, strict=True) if not known)
 
-    with open_executor(options.jobs) as executor:
+    with seldom_collecting(), open_executor(options.jobs) as executor:
         for results in executor.run(Worker(registry, options), batch_files(unread())):
             store.add(scan_id, results, signature)
             growing += (

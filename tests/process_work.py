@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dumpscope.model import DumpFile
+from dumpscope.model import DumpFile, Place
 from dumpscope.processes import Recipe
 
 NEVER = 1 << 60
@@ -46,3 +46,17 @@ class Numbering:
             if self.failing in numbers:
                 raise ZeroDivisionError
         return os.getpid(), numbers
+
+
+class Echo:
+    """Returns the files with their places, and a file and a place that are not of the batch."""
+
+    def __init__(self) -> None:
+        self.recipe = Recipe("process_work:Echo", (), "echo")
+
+    def __call__(
+        self, batch: Sequence[DumpFile]
+    ) -> tuple[Sequence[tuple[DumpFile, Place]], DumpFile]:
+        return [(file, file.place) for file in batch], DumpFile(
+            "/n", "n", "n", 1, 2, 3, 4, Place(7)
+        )

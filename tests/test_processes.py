@@ -12,12 +12,12 @@ import pytest
 
 from dumpscope import executors, processes
 from dumpscope.executors import MixedExecutor
-from dumpscope.model import DumpFile, ScanOptions
+from dumpscope.model import DumpFile, Place, ScanOptions
 from dumpscope.processes import WorkerProcess, can_start
 from dumpscope.scanning import scan_into
 from dumpscope.store import Store
 from fixtures.encode import encode_dump, entry_of
-from process_work import Numbering
+from process_work import Echo, Numbering
 
 PATIENCE_S = 60.0
 
@@ -102,7 +102,23 @@ def test_a_process_that_does_other_work_is_not_used() -> None:
     process.stop()
 
 
-def started(work: Numbering) -> WorkerProcess:
+def test_files_and_places_come_back_as_those_that_were_sent() -> None:
+    process = started(Echo())
+    places = [Place(step=1), Place(step=2)]
+    batch = [DumpFile(f"/{i}", f"{i}", f"{i}", 1, 0, 0, i, places[i // 2]) for i in range(4)]
+    assert process.send(batch)
+    (has_result, result) = process.receive()
+    assert has_result
+    pairs, new = result  # type: ignore[misc]
+    assert [file is sent for (file, _), sent in zip(pairs, batch, strict=True)] == [True] * 4
+    assert [place is sent.place for (_, place), sent in zip(pairs, batch, strict=True)] == [
+        True
+    ] * 4
+    assert new == DumpFile("/n", "n", "n", 1, 2, 3, 4, Place(7))
+    process.stop()
+
+
+def started(work: Numbering | Echo) -> WorkerProcess:
     process = WorkerProcess(work.recipe)
     assert not process.send([dump_file(0)]), "it is not ready yet"
     assert process.receive() == (False, None)
