@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_files_and_places_come_back_as_those_that_were_sent() -> None:
     assert process.send(batch)
     (has_result, result) = process.receive()
     assert has_result
-    pairs, new = result  # type: ignore[misc]
+    pairs, new = cast("Any", result)
     assert [file is sent for (file, _), sent in zip(pairs, batch, strict=True)] == [True] * 4
     assert [place is sent.place for (_, place), sent in zip(pairs, batch, strict=True)] == [
         True
