@@ -14,7 +14,8 @@ __all__ = ["readers"]
     "--verbose",
     "-v",
     is_flag=True,
-    help="Also which folders belong to a file, and the whole reason of what is broken.",
+    help="Also which folders belong to a file, all of what is broken, and what computes the "
+    "statistics.",
 )
 def readers(verbose: bool) -> None:
     """List the readers: name, formats, versions, and where each comes from.
@@ -39,6 +40,10 @@ def readers(verbose: bool) -> None:
         if verbose:
             for line in _explain(broken.error):
                 click.echo(make_printable(f"    {line}"))
+    if verbose:
+        from dumpscope.kernel import describe_kernel
+
+        click.echo(f"C kernel for statistics: {describe_kernel()}")
 
 
 def _explain(error: BaseException) -> Iterator[str]:
