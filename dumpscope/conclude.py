@@ -17,6 +17,7 @@ from dumpscope.collectives import Collectives
 from dumpscope.edges import connect
 from dumpscope.exchanges import find_presence, gather_calls
 from dumpscope.filters import select_findings
+from dumpscope.findings import note_loss_scale
 from dumpscope.gathering import find_flagged, gather
 from dumpscope.gradnames import ParameterNames
 from dumpscope.hardware import (
@@ -96,15 +97,15 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         topology=topology,
     )
     judge = Judge(
-        judged,
-        flow=flow,
+        flow,
         rules=load_rules(options.rules_file),
         flags=flags,
         jobs=jobs,
         collectives=collectives,
-        loss_scale=any(checks_gradients(op_type) for op_type in op_types),
     )
     found = judge.judge_all() + [_orphan_finding(flag) for flag in orphans]
+    if any(checks_gradients(op_type) for op_type in op_types):
+        found = note_loss_scale(found)
     mode = _infer_mode(found)
     everything, found = found, select_findings(found, options, jobs)
     expected = tuple(
@@ -114,7 +115,9 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         )
     )
     findings = tuple(
-        rank_findings((f for f in found if f.verdict is not Verdict.EXPECTED), flow, jobs)
+        rank_findings(
+            (f for f in found if f.verdict is not Verdict.EXPECTED), flow, jobs, judge.members_of
+        )
     )
     ranks = summarise_ranks(
         _with_ranks(everything, findings),

@@ -8,15 +8,18 @@ unknown, and the verdicts then fall back to order alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dumpscope.model import Evidence, OpRecord, TensorSummary
 
-__all__ = ["Dataflow", "KnownInput", "Lane", "Producer", "VirtualInputs", "lane_of", "sequence_key"]
+__all__ = ["Ancestors", "Dataflow", "KnownInput", "Lane", "Producer", "lane_of", "sequence_key"]
 
 Lane = tuple[int, str, str, int, int]
 """One rank of one run: (source, run, host, process, device). Order never crosses lanes."""
+
+Ancestors = Callable[[OpRecord], Iterable[OpRecord]]
+"""Tells of an execution which others its inputs come from, clean operators between them or not."""
 
 
 def lane_of(op: OpRecord) -> Lane:
@@ -61,27 +64,28 @@ class Producer:
 class KnownInput:
     """What graph edges or addresses say of one input.
 
-    `producers` are the outputs it was read from, the best first. Without any, `outside` says
-    that nothing in the dump can have written it.
+    Attributes
+    ----------
+    producers
+        The outputs it was read from, the latest first.
+    outside
+        Without producers: nothing in the dump can have written it.
+    source
+        Name of what hands it in from outside of the graph, where that is known.
+    against
+        An execution that weaker evidence names instead.
+    witness
+        Without producers: the tensor as an earlier execution read it from the same memory.
     """
 
     producers: tuple[Producer, ...] = ()
     outside: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class VirtualInputs:
-    """The outputs that an execution read whose own inputs were not dumped.
-
-    `complete` says that they are all that it read; otherwise more came from outside of the dump.
-    """
-
-    producers: tuple[Producer, ...] = ()
-    complete: bool = False
+    source: str = ""
+    against: OpRecord | None = None
+    witness: TensorSummary | None = None
 
 
 _NOTHING = KnownInput()
-_NO_INPUTS = VirtualInputs()
 
 
 class Dataflow:
@@ -94,20 +98,36 @@ class Dataflow:
     known
         By (op_id, index) of an input what stronger evidence than equal bytes says of it.
     virtual
-        By op_id what an execution read whose own inputs were not dumped.
+        By op_id what an execution read whose own inputs were not dumped, input by input.
+    twins
+        By op_id of a backward execution those whose tensors it had saved: its forward twin with
+        all of them, and for gradients of parameters the module's backward with its inputs.
+
+    Attributes
+    ----------
+    ops
+        The executions, rank by rank and in order.
+    through_clean
+        Makes the function that `ancestors_to` returns, where there is something to step over.
     """
 
     def __init__(
         self,
         ops: Iterable[OpRecord],
         known: Mapping[tuple[int, int], KnownInput] | None = None,
-        virtual: Mapping[int, VirtualInputs] | None = None,
+        virtual: Mapping[int, tuple[KnownInput, ...]] | None = None,
+        twins: Mapping[int, tuple[OpRecord, ...]] | None = None,
     ) -> None:
-        writers: dict[tuple[Lane, str], list[Producer]] = defaultdict(list)
-        ordered: Sequence[OpRecord] = sorted(ops, key=lambda op: (lane_of(op), sequence_key(op)))
+        ordered = sorted(ops, key=lambda op: (lane_of(op), sequence_key(op)))
+        if twins:
+            ordered = _put_behind_twins(ordered, twins)
+        self.ops: Sequence[OpRecord] = ordered
         self._position = {op.op_id: number for number, op in enumerate(ordered)}
         self._known = known or {}
         self._virtual = virtual or {}
+        self._twins = twins or {}
+        self.through_clean: Callable[[Sequence[OpRecord]], Ancestors] | None = None
+        writers: dict[tuple[Lane, str], list[Producer]] = defaultdict(list)
         for op in ordered:
             lane = lane_of(op)
             for tensor in op.tensors:
@@ -115,46 +135,66 @@ class Dataflow:
                     writers[lane, tensor.digest].append(Producer(op, tensor, "bytes"))
         self._writers = dict(writers)
 
-    def producer_of(self, op: OpRecord, tensor: TensorSummary) -> Producer | None:
-        """The earlier output that `tensor`, an input of `op`, was read from, if known.
+    def known_input(self, op: OpRecord, tensor: TensorSummary) -> KnownInput:
+        """What graph edges or addresses say of `tensor`, an input of `op`."""
+        return self._known.get((op.op_id, tensor.index), _NOTHING)
 
-        Of several outputs that share an input's memory the first bad one counts.
+    def producers_of(self, op: OpRecord, tensor: TensorSummary) -> tuple[Producer, ...]:
+        """The earlier outputs that `tensor`, an input of `op`, was read from, if known.
+
+        Equal bytes are believed when only one earlier output has them.
         """
-        known = self._known.get((op.op_id, tensor.index), _NOTHING).producers
+        known = self.known_input(op, tensor).producers
         if known:
-            bad = [p for p in known if p.tensor.stats.nonfinite]
-            return bad[0] if bad else known[0]
+            return known
         same = self.same_bytes(op, tensor)
-        return same[0] if len(same) == 1 else None
+        return (same[0],) if len(same) == 1 else ()
 
     def same_bytes(self, op: OpRecord, tensor: TensorSummary) -> list[Producer]:
         """All earlier outputs of the same rank with exactly these bytes."""
         if tensor.digest is None:
             return []
-        position = self._position[op.op_id]
+        position = self._position.get(op.op_id, -1)
         return [
             producer
             for producer in self._writers.get((lane_of(op), tensor.digest), ())
             if self._position[producer.op.op_id] < position
         ]
 
+    def virtual_inputs(self, op: OpRecord) -> tuple[KnownInput, ...]:
+        """What `op` read, input by input, where its own inputs were not dumped."""
+        return self._virtual.get(op.op_id, ())
+
+    def twins_of(self, op: OpRecord) -> tuple[OpRecord, ...]:
+        """The executions whose tensors `op`, a backward one, had saved."""
+        return self._twins.get(op.op_id, ())
+
     def parents_of(self, op: OpRecord) -> list[OpRecord]:
-        """The executions that wrote inputs of `op`, on any evidence but order."""
-        parents = [p.op for p in self.virtual_inputs(op).producers]
+        """The executions that wrote what `op` read, on any evidence but order."""
+        parents = [p.op for known in self.virtual_inputs(op) for p in known.producers]
+        parents += self.twins_of(op)
         for tensor in op.inputs:
-            known = self._known.get((op.op_id, tensor.index), _NOTHING).producers
-            if known:
-                parents += [p.op for p in known]
-            else:
-                producer = self.producer_of(op, tensor)
-                if producer is not None:
-                    parents.append(producer.op)
+            parents += [p.op for p in self.producers_of(op, tensor)]
         return parents
 
-    def virtual_inputs(self, op: OpRecord) -> VirtualInputs:
-        """Who wrote what `op` read, where its own inputs were not dumped."""
-        return self._virtual.get(op.op_id, _NO_INPUTS)
+    def ancestors_to(self, sources: Sequence[OpRecord]) -> Ancestors:
+        """A `parents_of` that also steps over clean operators on the way to `sources`."""
+        return self.parents_of if self.through_clean is None else self.through_clean(sources)
 
-    def order_excluded(self, op: OpRecord, tensor: TensorSummary) -> bool:
-        """Whether evidence says that no output of the dump was read here, whatever the order."""
-        return self._known.get((op.op_id, tensor.index), _NOTHING).outside
+
+def _put_behind_twins(
+    ordered: Sequence[OpRecord], twins: Mapping[int, tuple[OpRecord, ...]]
+) -> list[OpRecord]:
+    """Move executions that stand before those whose tensors they had saved right behind them.
+
+    msprobe writes the gradients of a module's parameters before the module's backward.
+    """
+    position = {op.op_id: number for number, op in enumerate(ordered)}
+    place = {
+        op.op_id: max([number, *(position.get(t.op_id, -1) for t in twins.get(op.op_id, ()))])
+        for number, op in enumerate(ordered)
+    }
+    return sorted(
+        ordered,
+        key=lambda op: (place[op.op_id], place[op.op_id] != position[op.op_id], position[op.op_id]),
+    )

@@ -10,7 +10,7 @@ from dumpscope.assembly import RawKey, assemble, part_key, raw_key
 from dumpscope.communication import communication_kind
 from dumpscope.exchanges import without_tensors
 from dumpscope.hardware import TaskKey, folder_of, task_key
-from dumpscope.inputs import is_saturated
+from dumpscope.inputs import is_notable
 from dumpscope.model import FORM_RAW, OpRecord, OverflowRecord, TensorSummary
 from dumpscope.store import Store
 
@@ -31,7 +31,7 @@ class Material:
 def gather(store: Store, scan_id: str) -> Material:
     """Collect the executions that are not clean, those dumped in parts put together."""
     partial = store.count_partial(scan_id)
-    whole = [op for op in store.notable_ops(scan_id) if not op.partial]
+    whole = [op for op in store.notable_ops(scan_id, ordered=False) if not op.partial]
     ops = store.totals(scan_id).ops - partial
     if not partial:
         return Material(tuple(whole), ops, 0, 0)
@@ -51,7 +51,7 @@ def gather(store: Store, scan_id: str) -> Material:
         merged += 1
         tensors -= len(op.tensors)
         unchecked -= sum(1 for t in op.tensors if _is_unchecked(t))
-        if any(_is_notable(t) for t in op.tensors):
+        if any(is_notable(t) for t in op.tensors):
             notable.append(op)
         elif communication_kind(op.op_type) is not None:
             calls.append(without_tensors(op))
@@ -72,10 +72,6 @@ def _raw_keys(store: Store, scan_id: str) -> frozenset[RawKey]:
 
 def _is_unchecked(tensor: TensorSummary) -> bool:
     return tensor.unchecked is not None
-
-
-def _is_notable(tensor: TensorSummary) -> bool:
-    return tensor.stats.nonfinite > 0 or is_saturated(tensor)
 
 
 def find_flagged(

@@ -25,13 +25,15 @@ class GraphInput:
 
     `producer` is the nearest operator of the dump before it, `None` where there is none:
     `outside` then says that the graph leads to where values come in, so that nothing in the dump
-    can have made it. `direct` is false when undumped operators lie between.
+    can have made it, and `source` names that place. `direct` is false when undumped operators lie
+    between.
     """
 
     producer: str | None
     output_index: int = 0
     direct: bool = True
     outside: bool = False
+    source: str = ""
 
 
 class GraphIndex:
@@ -79,6 +81,11 @@ class GraphIndex:
             return None
         return [self._trace(name, index, dumped) for name, index in node.inputs]
 
+    def producers_of(self, name: str) -> list[str]:
+        """Folded names of what the operator reads, dumped or not."""
+        node = self._nodes.get(fold_name(name))
+        return [] if node is None else [fold_name(producer) for producer, _ in node.inputs]
+
     def _trace(self, name: str, index: int, dumped: Mapping[str, object]) -> GraphInput:
         direct = True
         for _ in range(_MOST_STEPS):
@@ -89,7 +96,7 @@ class GraphIndex:
             if node is None:
                 return GraphInput(None, direct=direct)
             if not node.inputs:
-                return GraphInput(None, direct=direct, outside=True)
+                return GraphInput(None, direct=direct, outside=True, source=node.name)
             if len(node.inputs) > 1:
                 return GraphInput(None, direct=direct)
             name, index = node.inputs[0]

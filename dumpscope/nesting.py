@@ -1,4 +1,4 @@
-"""Operators inside modules, and backward operators with their forward twins.
+"""Operators inside modules.
 
 Module trees (msprobe) tell what ran inside what. Two things follow from them: a module is not
 the offender when something inside it is, and a bad value that turns up inside a module whose own
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dumpscope.dataflow import Lane, lane_of
-from dumpscope.model import OpRecord, TensorSummary
-from dumpscope.msprobe_names import forward_twin
+from dumpscope.model import OpRecord
 
 __all__ = ["Nesting"]
 
@@ -19,14 +18,14 @@ _DEEPEST = 256
 
 
 class Nesting:
-    """Look up parents and twins among the executions that are not clean."""
+    """Look up the modules around operators among the executions that are not clean."""
 
     def __init__(self, ops: Iterable[OpRecord]) -> None:
         self._by_name: dict[tuple[Lane, int | None, str], OpRecord] = {}
         self._parent_of: dict[tuple[Lane, int | None, str], str] = {}
-        self._cause: dict[tuple[Lane, int | None, str], OpRecord] = {}
+        self._cause: dict[tuple[Lane, int | None, str, bool], OpRecord] = {}
         for op in ops:
-            if op.container or op.parent is not None or ".forward" in op.op_name:
+            if op.container or op.parent is not None:
                 key = (lane_of(op), op.step, op.op_name)
                 self._by_name.setdefault(key, op)
                 if op.parent is not None:
@@ -50,20 +49,12 @@ class Nesting:
             if found is not None:
                 yield found
 
-    def note_cause(self, op: OpRecord) -> None:
+    def note_cause(self, op: OpRecord, *, saturates: bool = False) -> None:
         """Remember that the trouble of every module around `op` began with `op`."""
         lane = lane_of(op)
         for name in self.containers(op):
-            self._cause.setdefault((lane, op.step, name), op)
+            self._cause.setdefault((lane, op.step, name, saturates), op)
 
-    def cause_inside(self, op: OpRecord) -> OpRecord | None:
+    def cause_inside(self, op: OpRecord, *, saturates: bool = False) -> OpRecord | None:
         """The operator inside the module `op` with which its trouble began."""
-        return self._cause.get((lane_of(op), op.step, op.op_name))
-
-    def twin_tensors(self, op: OpRecord) -> tuple[OpRecord, tuple[TensorSummary, ...]] | None:
-        """The forward execution whose tensors `op`, a backward one, had saved."""
-        name = forward_twin(op.op_name)
-        if name is None:
-            return None
-        twin = self._by_name.get((lane_of(op), op.step, name))
-        return None if twin is None else (twin, twin.tensors)
+        return self._cause.get((lane_of(op), op.step, op.op_name, saturates))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["checks_gradients", "is_backward", "is_generator", "is_source"]
+__all__ = ["checks_gradients", "is_backward", "is_generator", "is_source", "keeps_state"]
 
 _GENERATORS = re.compile(
     r"^(fills?|filld|fillv2|range|arange|linspace|logspace|eye|zeros|ones|full|zeroslike|oneslike|"
@@ -17,6 +17,8 @@ _SOURCES = re.compile(
     r"varhandleop|placeholder|parameter|getnext|iteratorgetnext|dynamicgetnextv?2?|queuedata|"
     r"fileconstant|load|readvariableop)$"
 )
+_STATE = re.compile(r"^(refdata|variable|variablev2|varhandleop|readvariableop|parameter)$")
+_BACKWARD = re.compile(r"(grad|backward|backprop)(v[0-9]+|input|filter|bias|d)*$")
 _GRADIENT_CHECKS = re.compile(
     r"(getfloatstatus|npugetfloatstatus|clearfloatstatus|allfinite|lossscale|checkoverflow|"
     r"amp_?foreach_?non_?finite|foreachnonfinite|foreach_non_finite)"
@@ -40,13 +42,20 @@ def is_source(op_type: str) -> bool:
     return _SOURCES.match(_folded(op_type)) is not None
 
 
+def keeps_state(op_type: str) -> bool:
+    """Whether a source hands in what operators of the network may have written themselves."""
+    return _STATE.match(_folded(op_type)) is not None
+
+
 def checks_gradients(op_type: str) -> bool:
     """Whether the operator tells the training loop to skip a step that overflowed."""
     return _GRADIENT_CHECKS.search(_folded(op_type)) is not None
 
 
 @lru_cache(maxsize=65536)
-def is_backward(op_name: str) -> bool:
-    """Whether an operator's name says that it belongs to the backward pass."""
+def is_backward(op_name: str, op_type: str = "") -> bool:
+    """Whether an operator's name or type says that it belongs to the backward pass."""
     name = op_name.lower()
-    return "gradients" in name or ".backward" in name or "/grad" in name or "_grad_" in name
+    if "gradients" in name or ".backward" in name or "parameters_grad" in name:
+        return True
+    return _BACKWARD.search(_folded(op_type)) is not None

@@ -25,6 +25,7 @@ EVIDENCE_ORDER: tuple[str, ...] = (
 )  # fmt: skip
 """Kinds of evidence of an edge, the strongest first."""
 
+_LINKS = ("graph", "address", "bytes", "order")
 _STRENGTH = {evidence: number for number, evidence in enumerate(EVIDENCE_ORDER)}
 
 
@@ -100,7 +101,7 @@ class Parentage:
     def _sources_of(self, finding: Finding) -> Iterator[tuple[int, str]]:
         received = finding.verdict is Verdict.RECEIVED
         if finding.caused_by is not None:
-            evidence: str = COMMUNICATION if received else (*finding.evidence, "order")[0]
+            evidence = COMMUNICATION if received else _link_evidence(finding)
             yield finding.caused_by, evidence if evidence in _STRENGTH else "order"
             self._note_named(finding)
         if received:
@@ -111,9 +112,10 @@ class Parentage:
 
     def _producers_of(self, op: OpRecord) -> Iterator[tuple[int, str]]:
         """Yield who wrote what `op` read, as far as it is a finding or passes one on."""
-        found = [self._flow.producer_of(op, t) for t in op.inputs if _is_followed(t)]
-        for producer in (*found, *self._flow.virtual_inputs(op).producers):
-            if producer is None or not _is_followed(producer.tensor):
+        found = [p for t in op.inputs if _is_followed(t) for p in self._flow.producers_of(op, t)]
+        found += [p for known in self._flow.virtual_inputs(op) for p in known.producers]
+        for producer in found:
+            if not _is_followed(producer.tensor):
                 continue
             source = producer.op.op_id
             if source in self._owner or source in self._passing:
@@ -136,8 +138,10 @@ class Parentage:
         if source is None or source in self._owner or source in self.strangers:
             return
         op, parameters = finding.op, finding.reason.parameters
-        producers = (self._flow.producer_of(op, t) for t in op.inputs if _is_followed(t))
-        known = next((p.op for p in producers if p is not None and p.op.op_id == source), None)
+        producers = (
+            p for t in op.inputs if _is_followed(t) for p in self._flow.producers_of(op, t)
+        )
+        known = next((p.op for p in producers if p.op.op_id == source), None)
         self.strangers[source] = known or OpRecord(
             op_type=str(parameters.get("producer_type") or ""),
             op_name=str(parameters.get("producer") or ""),
@@ -203,3 +207,10 @@ def _match_exchanges(findings: Iterable[Finding]) -> Collectives | None:
 
 def _is_followed(tensor: TensorSummary) -> bool:
     return tensor.stats.nonfinite > 0 or is_saturated(tensor)
+
+
+def _link_evidence(finding: Finding) -> str:
+    """What links a finding to the producer that it names: its inputs alone link to nothing."""
+    said = finding.reason.parameters.get("evidence")
+    links = [kind for kind in finding.evidence if kind in _LINKS]
+    return str(said) if said in _LINKS else (*links, *finding.evidence, "order")[0]

@@ -9,11 +9,11 @@ trouble began.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from dumpscope.dataflow import Dataflow, Lane, lane_of, sequence_key
-from dumpscope.model import Finding, Verdict
+from dumpscope.dataflow import Ancestors, Dataflow, Lane, lane_of, sequence_key
+from dumpscope.model import Finding, OpRecord, Verdict
 
 __all__ = ["FAIL_ORDER", "rank_findings", "verdict_class"]
 
@@ -46,6 +46,9 @@ _SATURATED_CONFIRMED = 1
 _MOVABLE = (Verdict.SATURATED_ORIGIN, Verdict.BAD_INPUT)
 
 
+Members = Callable[[OpRecord], Sequence[OpRecord]]
+
+
 def verdict_class(finding: Finding) -> int:
     """Position of the finding's class in the ranking, 0 first."""
     if finding.verdict is Verdict.SATURATED_ORIGIN and finding.overflow is not None:
@@ -54,11 +57,21 @@ def verdict_class(finding: Finding) -> int:
 
 
 def rank_findings(
-    findings: Iterable[Finding], flow: Dataflow, jobs: Mapping[str, str] | None = None
+    findings: Iterable[Finding],
+    flow: Dataflow,
+    jobs: Mapping[str, str] | None = None,
+    members_of: Members = lambda op: (),
 ) -> list[Finding]:
     """Return the findings in ranking order, numbered from 1.
 
-    `jobs` maps a run to its job; the newest job comes first.
+    Parameters
+    ----------
+    flow
+        Where inputs come from.
+    jobs
+        Maps a run to its job; the newest job comes first.
+    members_of
+        The executions that exchanged values with one: what came out of it came from all.
     """
     found = list(findings)
     jobs = jobs or {}
@@ -83,7 +96,7 @@ def rank_findings(
     found.sort(key=key)
     return [
         replace(finding, rank=number)
-        for number, finding in enumerate(_put_ancestors_first(found, flow), start=1)
+        for number, finding in enumerate(_put_ancestors_first(found, flow, members_of), start=1)
     ]
 
 
@@ -104,34 +117,57 @@ def _first_received(findings: Iterable[Finding]) -> dict[Lane, tuple[object, ...
     return first
 
 
-def _put_ancestors_first(findings: Sequence[Finding], flow: Dataflow) -> list[Finding]:
+def _put_ancestors_first(
+    findings: Sequence[Finding], flow: Dataflow, members_of: Members
+) -> list[Finding]:
     """Move saturations and bad inputs directly before the best finding that grew out of them."""
     place = {finding.op.op_id: number for number, finding in enumerate(findings)}
-    movable = {f.op.op_id for f in findings if f.verdict in _MOVABLE}
+    movable = [f for f in findings if f.verdict in _MOVABLE and place[f.op.op_id] > 0]
     if not movable:
         return list(findings)
-    # Best first, and each execution is visited once: the first visit is by its best descendant.
-    best: dict[int, int] = {}
-    for finding in findings:
-        stack = [finding.op]
-        while stack:
-            for parent in flow.parents_of(stack.pop()):
-                if parent.op_id not in best:
-                    best[parent.op_id] = finding.op.op_id
-                    stack.append(parent)
+    ancestors = flow.ancestors_to([f.op for f in movable])
+    heir_of = _find_heirs(findings, movable, ancestors, members_of)
     before: dict[int, list[Finding]] = defaultdict(list)
-    moved: set[int] = set()
-    for op_id in movable:
-        heir = best.get(op_id)
-        if heir is not None and heir != op_id and place[heir] < place[op_id]:
-            before[heir].append(findings[place[op_id]])
-            moved.add(op_id)
+    for finding in movable:
+        heir = heir_of.get(finding.op.op_id)
+        if heir is not None and place[heir] < place[finding.op.op_id]:
+            before[heir].append(finding)
+    moved = {f.op.op_id for some in before.values() for f in some}
     ordered: list[Finding] = []
     for finding in findings:
-        ordered += sorted(
-            before.get(finding.op.op_id, ()),
-            key=lambda f: (lane_of(f.op), sequence_key(f.op)),
-        )
-        if finding.op.op_id not in moved:
-            ordered.append(finding)
+        if finding.op.op_id in moved:
+            continue
+        ahead = before.get(finding.op.op_id, ())
+        ordered += sorted(ahead, key=lambda f: (lane_of(f.op), sequence_key(f.op)))
+        ordered.append(finding)
     return ordered
+
+
+def _find_heirs(
+    findings: Sequence[Finding],
+    movable: Sequence[Finding],
+    ancestors: Ancestors,
+    members_of: Members,
+) -> dict[int, int]:
+    """Of each of `movable` the best finding that descends from it, by number of the execution."""
+    sought = {f.op.op_id for f in movable}
+    last = max(number for number, f in enumerate(findings) if f.op.op_id in sought)
+    heir_of: dict[int, int] = {}
+    seen: set[int] = set()
+    # Best first, and each execution is visited once: the first visit is by its best descendant.
+    # So the best descendant itself descends from no better one, and is not moved.
+    for finding in findings[:last]:
+        own = finding.op.op_id
+        if own in seen:
+            continue
+        seen.add(own)
+        stack = [finding.op]
+        while stack:
+            op = stack.pop()
+            for other in (op, *members_of(op)):
+                for parent in ancestors(other):
+                    if parent.op_id not in seen:
+                        seen.add(parent.op_id)
+                        heir_of[parent.op_id] = own
+                        stack.append(parent)
+    return {op_id: heir for op_id, heir in heir_of.items() if op_id in sought}

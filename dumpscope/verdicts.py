@@ -1,27 +1,29 @@
 """What happened in each operator execution. Pure: records in, findings out.
 
-Executions of one rank are judged in their order, because what an earlier one wrote decides what
-a later one read. The verdicts are tried in the sequence of docs/verdicts.md: expected, received,
-handoff, bad_input or propagated or swallowed, origin, saturated_origin, status_origin,
-unknown_inputs.
+Executions are judged in causal order, because what an earlier one wrote decides what a later one
+read. The verdicts are tried in the sequence of docs/verdicts.md: expected, received, handoff,
+bad_input or propagated or swallowed, origin, saturated_origin, status_origin, unknown_inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dumpscope.dataflow import Dataflow, Lane, lane_of, sequence_key
+from dumpscope.causal_order import in_causal_order
+from dumpscope.dataflow import Dataflow, Lane, lane_of
+from dumpscope.exchange import Exchange
 from dumpscope.expectations import Expectations
-from dumpscope.hardware import Flag, describe_flags
+from dumpscope.findings import compose_finding
+from dumpscope.hardware import Flag
 from dumpscope.input_states import InputReader, Sofar
 from dumpscope.inputs import InputState, is_saturated
-from dumpscope.model import Evidence, Finding, OpRecord, Reason, TensorSummary, Verdict
+from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
 from dumpscope.nesting import Nesting
-from dumpscope.optypes import is_generator, is_source
-from dumpscope.reasons import Because, build_reason
-from dumpscope.rules import Rule, RuleSet, is_one_sided
-from dumpscope.topology import Collectives, communication_kind, ranks_of
+from dumpscope.optypes import is_generator, is_source, keeps_state
+from dumpscope.reasons import Because
+from dumpscope.rules import Rule, RuleSet
+from dumpscope.topology import Collectives, communication_kind
 
 __all__ = ["Judge"]
 
@@ -31,10 +33,9 @@ class Judge:
 
     Parameters
     ----------
-    ops
-        Executions with a tensor that is not clean, or flagged by the hardware; any order.
     flow
-        Producers of inputs.
+        The executions with a tensor that is not clean, or flagged by the hardware, and the
+        producers of their inputs.
     rules
         Expected values.
     flags
@@ -42,28 +43,23 @@ class Judge:
     jobs
         Run -> job, where processes of one job wrote runs of their own.
     collectives
-        Which ranks exchanged what, with the clean ones; without it `ops` alone tell.
-    loss_scale
-        Whether the dump holds an operator that checks gradients before they are applied.
+        Which ranks exchanged what, with the clean ones; without it the executions alone tell.
     """
 
     def __init__(
         self,
-        ops: Iterable[OpRecord],
-        *,
         flow: Dataflow,
+        *,
         rules: RuleSet,
         flags: Mapping[int, list[Flag]],
         jobs: Mapping[str, str] | None = None,
         collectives: Collectives | None = None,
-        loss_scale: bool = False,
     ) -> None:
-        self._ops = sorted(ops, key=lambda op: (lane_of(op), sequence_key(op)))
         self._flow = flow
         self._flags = flags
-        self._loss_scale = loss_scale
-        self._collectives = collectives or Collectives(self._ops, jobs or {})
-        self._nesting = Nesting(self._ops)
+        self._exchange = Exchange(collectives or Collectives(flow.ops, jobs or {}))
+        self.members_of = self._exchange.members_of
+        self._nesting = Nesting(flow.ops)
         self._lanes: dict[Lane, Sofar] = {}
         self._expected = Expectations(rules)
         self._reader = InputReader(flow, self._nesting, self._expected)
@@ -71,34 +67,47 @@ class Judge:
     def judge_all(self) -> list[Finding]:
         """Return a finding for every execution that has one, expected values among them."""
         findings = []
-        for op in self._ops:
-            finding = self._judge(op)
-            if finding is not None:
-                findings.append(finding)
+        for together in in_causal_order(self._flow.ops, self._exchange.members_of):
+            read = {}
+            for op in together:
+                lane = self._lanes.setdefault(lane_of(op), Sofar())
+                read[op.op_id] = self._reader.read_inputs(op, lane)
+            self._exchange.settle(together, read, self._lanes)
+            for op in together:
+                finding = self._judge(op, read[op.op_id])
+                if finding is not None:
+                    findings.append(finding)
         return findings
 
     # --- one execution ---------------------------------------------------------------------
 
-    def _judge(self, op: OpRecord) -> Finding | None:
-        lane = self._lanes.setdefault(lane_of(op), Sofar())
-        inputs = self._reader.read_inputs(op, lane)
+    def _judge(self, op: OpRecord, inputs: Sequence[InputState]) -> Finding | None:
+        lane = self._lanes[lane_of(op)]
         rules = self._expected.expect_outputs(op, inputs)
         bad_outputs = [
             t for t in op.outputs if t.stats.nonfinite and not self._expected.holds(op, t)
         ]
         bad_inputs = [state for state in inputs if state.kind == "bad"]
         finding = self._decide(op, lane, inputs, bad_inputs, bad_outputs, rules)
-        undumped_outputs = not any(t.checked for t in op.outputs)
-        if bad_outputs or (bad_inputs and undumped_outputs):
+        # What may be a mask does not stand for the trouble of others where only order speaks.
+        unseen = not any(state.kind in ("finite", "expected", "bad") for state in inputs)
+        if not any(t.checked for t in op.outputs):
+            telling = bool(bad_inputs)
+        else:
+            telling = any(not (unseen and self._expected.may_be_mask(op, t)) for t in bad_outputs)
+        if telling:
             lane.bad.setdefault(op.step, op)
-        if any(is_saturated(t) and not is_one_sided(t) for t in op.outputs):
-            lane.saturated.setdefault(op.step, op)
-        if (
-            finding is not None
-            and bad_outputs
-            and finding.verdict not in (Verdict.PROPAGATED, Verdict.EXPECTED)
+        if any(
+            is_saturated(t)
+            and not self._expected.holds(op, t)
+            and not (unseen and self._expected.may_be_mask(op, t))
+            for t in op.outputs
         ):
-            self._nesting.note_cause(op)
+            lane.saturated.setdefault(op.step, op)
+        if finding is not None and finding.verdict not in (Verdict.PROPAGATED, Verdict.EXPECTED):
+            saturates = finding.verdict is Verdict.SATURATED_ORIGIN
+            if bad_outputs or saturates:
+                self._nesting.note_cause(op, saturates=saturates)
         return finding
 
     def _decide(
@@ -110,16 +119,15 @@ class Judge:
         bad_outputs: Sequence[TensorSummary],
         rules: Mapping[int, Rule],
     ) -> Finding | None:
-        because = Because(op, inputs, loss_scale=self._loss_scale)
-        if bad_outputs and not bad_inputs:
-            return self._judge_output(op, lane, inputs, bad_outputs[0], because)
+        because = Because(op, inputs)
+        first = next((op.tensors[position] for position in sorted(rules)), None)
+        if first is not None and not bad_outputs and (first.stats.nonfinite or not bad_inputs):
+            rule = next(rules[position] for position in sorted(rules))
+            return self._finding(op, Verdict.EXPECTED, "expected", first, because, rule)
         if bad_inputs:
             return self._judge_inputs(op, bad_inputs, bad_outputs, because)
-        if rules:
-            index = min(rules)
-            return self._expected_finding(op, op.tensors[index], rules[index], because)
-        if any(t.stats.nonfinite for t in op.outputs):
-            return None
+        if bad_outputs:
+            return self._judge_output(op, lane, inputs, bad_outputs[0], because)
         return self._judge_finite(op, lane, inputs, because)
 
     def _judge_inputs(
@@ -139,6 +147,7 @@ class Judge:
         made = [s for s in bad_inputs if s.cause is not None]
         if not made:
             first = bad_inputs[0]
+            because = replace(because, foreign=first, seen_before=self._earlier_step(op))
             return self._finding(op, Verdict.BAD_INPUT, "bad_input", first.tensor, because)
         strongest = min(made, key=lambda s: _STRENGTH.index(s.evidence))
         because = replace(because, producer=strongest.cause, evidence=strongest.evidence)
@@ -147,6 +156,13 @@ class Judge:
         if not any(t.checked for t in op.outputs):
             return self._finding(op, Verdict.PROPAGATED, "propagated", strongest.tensor, because)
         return self._finding(op, Verdict.SWALLOWED, "swallowed", strongest.tensor, because)
+
+    def _earlier_step(self, op: OpRecord) -> int | None:
+        """The latest step before that of `op` in which something of its rank was bad."""
+        if op.step is None:
+            return None
+        bad = self._lanes[lane_of(op)].bad
+        return max((step for step in bad if step is not None and step < op.step), default=None)
 
     def _judge_output(
         self,
@@ -157,110 +173,84 @@ class Judge:
         because: Because,
     ) -> Finding:
         """An output is bad and no input is known to be."""
-        if communication_kind(op.op_type) is not None and not self._sent_it_itself(op, inputs):
-            group = self._collectives.group_of(op)
-            senders = self._collectives.senders_to(op)
-            if senders or group is None or not group.complete:
-                because = replace(because, ranks=ranks_of(senders))
-                if group is not None and not senders:
-                    because = replace(because, absent=group.absent, unread=group.unread)
+        present = [s for s in inputs if s.kind != "absent"]
+        unseen = [s for s in present if s.kind == "unknown"]
+        evidence = next((s.evidence for s in present if not s.own and s.evidence), None)
+        because = replace(because, evidence=evidence)
+        # Order speaks only of inputs that some operator of the dump can have written.
+        by_order = not present or not all(s.outside for s in unseen)
+        earlier = lane.bad.get(op.step) if by_order else None
+        exchanged = self._exchange.sent_to(op)
+        if exchanged is not None:
+            # A rank whose own inputs are not known may have brought the value itself.
+            brought = unseen or (not inputs and communication_kind(op.op_type) != "recv")
+            if brought and earlier is not None:
+                because = replace(because, producer=earlier, evidence="order")
+                return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
+            if exchanged.received:
+                because = replace(
+                    because,
+                    ranks=exchanged.ranks,
+                    absent=exchanged.absent,
+                    unread=exchanged.unread,
+                    evidence="order" if brought else evidence,
+                )
                 return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
+            if not exchanged.all_finite:
+                because = replace(because, evidence="order")
+                return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
         inside = self._nesting.cause_inside(op)
         if inside is not None:
             because = replace(because, producer=inside, evidence="graph")
             return self._finding(op, Verdict.PROPAGATED, "propagated_inside", tensor, because)
-        present = [s for s in inputs if s.kind != "absent"]
-        flagged = op.op_id in self._flags
-        if present and all(s.kind in ("finite", "expected") for s in present):
+        if (present or exchanged is not None) and not unseen:
             if any(s.kind == "expected" for s in present):
                 return self._finding(op, Verdict.ORIGIN, "origin_mask", tensor, because)
-            code = "origin_confirmed" if flagged else "origin"
+            code = "origin_confirmed" if op.op_id in self._flags else "origin"
             return self._finding(op, Verdict.ORIGIN, code, tensor, because)
-        virtual = self._flow.virtual_inputs(op)
-        made = next((p for p in virtual.producers if p.tensor.stats.nonfinite), None)
-        if made is not None and not present:
-            because = replace(because, producer=made.op, evidence=made.evidence)
-            return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
-        if virtual.producers and not present:
-            because = replace(because, evidence=virtual.producers[0].evidence)
-            if virtual.complete:
-                return self._finding(op, Verdict.ORIGIN, "origin", tensor, because)
-            return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
         if not present and is_generator(op.op_type):
             return self._finding(op, Verdict.ORIGIN, "origin_generator", tensor, because)
-        unread = [s for s in present if s.kind == "unknown"]
-        earlier = lane.bad.get(op.step)
-        if earlier is not None and not any(self._flow.order_excluded(op, s.tensor) for s in unread):
+        if not present and is_source(op.op_type) and not (earlier and keeps_state(op.op_type)):
+            because = replace(because, seen_before=self._earlier_step(op))
+            return self._finding(op, Verdict.BAD_INPUT, "bad_input_source", tensor, because)
+        if earlier is not None:
             because = replace(because, producer=earlier, evidence="order")
             return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
-        if not present and is_source(op.op_type):
-            return self._finding(op, Verdict.BAD_INPUT, "bad_input_source", tensor, because)
-        because = replace(because, evidence="order")
+        because = replace(because, evidence=evidence or "order")
         return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
-
-    def _sent_it_itself(self, op: OpRecord, inputs: Sequence[InputState]) -> bool:
-        """Whether a rank whose own inputs are not known brought the bad value itself."""
-        if communication_kind(op.op_type) == "recv":
-            return False
-        known = inputs and all(state.kind != "unknown" for state in inputs)
-        return not known and self._collectives.is_bad_before(op)
 
     def _judge_finite(
         self, op: OpRecord, lane: Sofar, inputs: Sequence[InputState], because: Because
     ) -> Finding | None:
         """Nothing non-finite goes in or comes out: saturation, or the hardware's word alone."""
         flagged = op.op_id in self._flags
-        saturated = [t for t in op.outputs if is_saturated(t)]
+        saturated = [t for t in op.outputs if is_saturated(t) and not self._expected.holds(op, t)]
         known = any(s.kind in ("finite", "expected") for s in inputs)
-        fresh = not any(is_saturated(s.tensor) for s in inputs) and (
-            known or op.step not in lane.saturated
-        )
-        for tensor in saturated:
-            if not fresh:
-                break
-            rule = self._expected.covering(op, tensor, inputs)
-            if rule is not None:
-                return self._expected_finding(op, tensor, rule, because)
-            received = self._receive_saturated(op, tensor, because)
-            if received is not None:
-                return received
-            code = "saturated_origin_confirmed" if flagged else "saturated_origin"
-            if not known:
-                because = replace(because, evidence="order")
-            return self._finding(op, Verdict.SATURATED_ORIGIN, code, tensor, because)
-        if flagged:
+        passed_on = any(s.saturated for s in inputs)
+        inside = self._nesting.cause_inside(op, saturates=True)
+        if saturated and not passed_on and inside is None:
+            exchanged = self._exchange.sent_to(op)
+            if exchanged is not None and exchanged.ranks_at_limit:
+                because = replace(because, ranks=exchanged.ranks_at_limit)
+                return self._finding(op, Verdict.RECEIVED, "received", saturated[0], because)
+            if known:
+                code = "saturated_origin_confirmed" if flagged else "saturated_origin"
+                return self._finding(op, Verdict.SATURATED_ORIGIN, code, saturated[0], because)
+            because = replace(because, evidence="order")
+            if not flagged and self._expected.may_be_mask(op, saturated[0]):
+                return self._finding(
+                    op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", saturated[0], because
+                )
+            if flagged or op.step not in lane.saturated:
+                code = "saturated_origin_confirmed" if flagged else "saturated_origin"
+                return self._finding(op, Verdict.SATURATED_ORIGIN, code, saturated[0], because)
+        if flagged and not (saturated and op.step in lane.saturated):
             deciding = next(iter(op.outputs), None)
             return self._finding(op, Verdict.STATUS_ORIGIN, "status_origin", deciding, because)
         mask = next((s for s in inputs if s.rule is not None), None)
-        if mask is not None and mask.rule is not None:
-            return self._expected_finding(op, mask.tensor, mask.rule, because)
+        if mask is not None:
+            return self._finding(op, Verdict.EXPECTED, "expected", mask.tensor, because, mask.rule)
         return None
-
-    def _receive_saturated(
-        self, op: OpRecord, tensor: TensorSummary, because: Because
-    ) -> Finding | None:
-        """Whether a saturated result came from another rank, which was at the limit before."""
-        if communication_kind(op.op_type) is None:
-            return None
-        senders = self._collectives.saturated_senders_to(op)
-        if not senders:
-            return None
-        because = replace(because, ranks=ranks_of(senders))
-        return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
-
-    # --- making findings -------------------------------------------------------------------
-
-    def _expected_finding(
-        self, op: OpRecord, tensor: TensorSummary, rule: Rule, because: Because
-    ) -> Finding:
-        finding = self._finding(op, Verdict.EXPECTED, "expected", tensor, because)
-        parameters = {
-            **finding.reason.parameters,
-            "rule": rule.name,
-            "why": rule.reason,
-            "why_zh": rule.reason_zh,
-        }
-        return replace(finding, rule=rule.name, reason=Reason("expected", parameters))
 
     def _finding(
         self,
@@ -269,27 +259,14 @@ class Judge:
         code: str,
         tensor: TensorSummary | None,
         because: Because,
+        rule: Rule | None = None,
     ) -> Finding:
-        flags = self._flags.get(op.op_id)
-        shown = any(t.stats.nonfinite or is_saturated(t) for t in op.outputs)
-        overflow = describe_flags(flags, confirmed=shown) if flags else None
-        evidence: list[Evidence] = [because.evidence or "own_inputs"]
-        if overflow is not None:
-            evidence.append("status")
-        if any(t.from_statistics for t in op.tensors):
-            evidence.append("statistics")
-        deciding = None
         if tensor is not None:
-            deciding = next((i for i, t in enumerate(op.tensors) if t is tensor), None)
-        return Finding(
-            op=op,
-            verdict=verdict,
-            reason=build_reason(code, tensor, because, overflow),
-            evidence=tuple(evidence),
-            deciding=deciding,
-            overflow=overflow,
-            caused_by=None if because.producer is None else because.producer.op_id,
-        )
+            provenance_known = any(s.kind in ("finite", "expected") for s in because.inputs)
+            maybe_mask = self._expected.may_be_mask(op, tensor) or not provenance_known
+            because = replace(because, maybe_mask=maybe_mask)
+        flags = self._flags.get(op.op_id)
+        return compose_finding(op, verdict, code, tensor, because, flags, rule)
 
 
-_STRENGTH: tuple[Evidence | None, ...] = ("own_inputs", "graph", "address", "bytes", "order", None)
+_STRENGTH = ("own_inputs", "graph", "address", "bytes", "order", None)

@@ -143,9 +143,8 @@ def find(network: Network, topology: Topology | None) -> tuple[set[int], dict[in
     random.Random(0).shuffle(ops)
     collectives = Collectives(ops, {}, topology=topology)
     judged = [op for op in ops if any(t.stats.nonfinite for t in op.tensors)]
-    judge = Judge(
-        judged, flow=Dataflow(judged), rules=load_rules(), flags={}, collectives=collectives
-    )
+    flow = Dataflow(judged)
+    judge = Judge(flow, rules=load_rules(), flags={}, collectives=collectives)
     found = summarise_ranks(
         judge.judge_all(), [op.place for op in ops], {}, senders_to=collectives.senders_to
     )

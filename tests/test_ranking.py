@@ -18,7 +18,7 @@ from op_builders import bad, clean, make_op, saturated, tensor
 
 def rank(ops: Sequence[OpRecord], jobs: dict[str, str] | None = None) -> list[Finding]:
     flow = Dataflow(ops)
-    findings = Judge(ops, flow=flow, rules=load_rules(), flags={}, jobs=jobs).judge_all()
+    findings = Judge(flow, rules=load_rules(), flags={}, jobs=jobs).judge_all()
     return rank_findings(findings, flow, jobs)
 
 

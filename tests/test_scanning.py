@@ -269,7 +269,7 @@ def test_addresses_name_the_producer_across_a_gap(tmp_path: Path) -> None:
     put("Part", 2, [at(0x2040, INFINITE)], [at(0x3000, INFINITE)])
     put("Other", 3, [at(0x9000, INFINITE[:-2] + b"\x00\x3c")], [at(0xA000, FINITE)])
     answer = scan(tmp_path)
-    told = {f.op.op_type: (f.verdict.value, f.evidence[0]) for f in answer.findings}
+    told = {f.op.op_type: (f.verdict.value, f.evidence[-1]) for f in answer.findings}
     assert told == {
         "Origin": ("origin", "own_inputs"),
         "Part": ("propagated", "address"),

@@ -315,7 +315,7 @@ def test_questions_see_only_their_own_scan(store: Store) -> None:
     assert [failure.file for failure in store.failures(second)] == ["two", "two walk"]
     assert list(store.file_notes(second)) == [("two", ("two",))]
     assert list(store.unknown_files(second)) == ["two.txt"]
-    assert [len(columns.op_id) for columns in store.output_addresses(second)] == [1]
+    assert len(store.memory(second).op_id) == 1
     (other,) = store.ops(first)
     assert list(store.ops(second, op_ids=[other.op_id])) == []
     assert store.count_partial(second) == 1
@@ -418,7 +418,7 @@ def test_questions_may_be_asked_side_by_side_and_left_in_the_middle(store: Store
     del left
 
 
-def test_addresses_come_in_the_order_of_the_scan_with_a_lane_for_each_memory(
+def test_memory_is_told_in_columns_with_a_lane_for_each_device(
     store: Store,
 ) -> None:
     scan_id = begin(store)
@@ -432,13 +432,27 @@ def test_addresses_come_in_the_order_of_the_scan_with_a_lane_for_each_memory(
     results = [result_of(str(i), op) for i, op in enumerate(ops)]
     store.add(scan_id, results[::-1], SIGNATURE)
     ids = {op.op_name: op.op_id for op in store.ops(scan_id)}
-    (columns,) = store.output_addresses(scan_id)
-    assert columns.op_id == [ids["a"], ids["b"], ids["b"], ids["c"]]
-    assert columns.index == [0, 3, 0, 0]
-    assert columns.address == [16, largest, 32, 64]
-    assert columns.size_bytes == [12, 12, 12, 24]
-    assert columns.position == [0, 1, 1, 2]
-    assert columns.lane == [0, 1, 1, 1]
+    memory = store.memory(scan_id)
+    assert sorted(memory.op_id.tolist()) == sorted(ids.values())
+    position = dict(zip(memory.op_id.tolist(), memory.op_position.tolist(), strict=True))
+    assert position[ids["b"]] < position[ids["c"]]
+    lane = dict(zip(memory.op_id.tolist(), memory.op_lane.tolist(), strict=True))
+    assert memory.lanes[lane[ids["a"]]] == (0, "", "", -1, 0)
+    assert memory.lanes[lane[ids["b"]]] == memory.lanes[lane[ids["c"]]] == (0, "", "", -1, 1)
+    columns = (memory.index, memory.address, memory.size_bytes, memory.is_output)
+    rows = zip(memory.op_id[memory.row].tolist(), *(c.tolist() for c in columns), strict=True)
+    assert sorted(rows) == sorted(
+        [
+            (ids["a"], 0, 8, 12, False),
+            (ids["a"], 0, 16, 12, True),
+            (ids["b"], 3, largest, 12, True),
+            (ids["b"], 0, 32, 12, True),
+            (ids["c"], 0, 64, 24, True),
+        ]
+    )
+    found = dict(zip(memory.address.tolist(), memory.low.tolist(), strict=True))
+    assert found[16] == -1.0
+    assert found[largest] == 1.0
 
 
 def test_parts_of_one_execution_stand_next_to_each_other(store: Store) -> None:

@@ -25,9 +25,9 @@ else:
 
 __all__ = ["KINDS", "Condition", "Rule", "RuleSet", "is_one_sided", "load_rules"]
 
-Condition = Literal["", "clean_inputs", "same_positions", "producer_absent"]
+Condition = Literal["", "clean_inputs", "same_positions", "producer_absent", "receive_buffer"]
 KINDS = ("nan", "posinf", "neginf", "saturated")
-_CONDITIONS = ("", "clean_inputs", "same_positions", "producer_absent")
+_CONDITIONS = ("", "clean_inputs", "same_positions", "producer_absent", "receive_buffer")
 _FIELDS = {
     "name", "op_type", "op_name", "slot", "kind", "min_share", "one_sided", "condition",
     "reason", "reason_zh",
@@ -71,7 +71,9 @@ class Rule:
             or (not stats.nonfinite and stats.saturated and "saturated" not in kind)
         ):
             return False
-        if self.one_sided and not is_one_sided(tensor):
+        # A mask constant to which scores were added may have left the type's range here and there.
+        mixed = self.condition == "same_positions"
+        if self.one_sided and not is_one_sided(tensor, mixed=mixed):
             return False
         if self.min_share > 0:
             if not stats.count:
@@ -81,14 +83,17 @@ class Rule:
         return True
 
 
-def is_one_sided(tensor: TensorSummary) -> bool:
-    """Whether the bad values are one negative constant: all -Inf, or all the dtype's minimum."""
+def is_one_sided(tensor: TensorSummary, *, mixed: bool = False) -> bool:
+    """Whether the bad values are one negative constant: all -Inf, or all the dtype's minimum.
+
+    `mixed` allows both in one tensor.
+    """
     stats = tensor.stats
-    if stats.nan or stats.posinf:
+    if stats.nan or stats.posinf or stats.saturated != stats.saturated_negative:
         return False
     if stats.neginf:
-        return stats.saturated == 0
-    return 0 < stats.saturated == stats.saturated_negative
+        return mixed or stats.saturated == 0
+    return stats.saturated > 0
 
 
 class RuleSet:
@@ -98,13 +103,23 @@ class RuleSet:
         self.rules = tuple(rules)
         self._by_type: dict[str, tuple[Rule, ...]] = {}
 
+    def speaks_of_masks(self, op_type: str) -> bool:
+        """Whether a rule allows one-sided constants in outputs of operators of this type."""
+        return any(
+            rule.one_sided and rule.condition in ("clean_inputs", "same_positions")
+            for rule in self._of_type(op_type)
+        )
+
     def covering(self, op: OpRecord, tensor: TensorSummary) -> list[Rule]:
         """The rules that cover `tensor`, in order."""
-        rules = self._by_type.get(op.op_type)
+        return [rule for rule in self._of_type(op.op_type) if rule.covers(op, tensor)]
+
+    def _of_type(self, op_type: str) -> tuple[Rule, ...]:
+        rules = self._by_type.get(op_type)
         if rules is None:
-            rules = tuple(rule for rule in self.rules if rule.speaks_of(op.op_type))
-            self._by_type[op.op_type] = rules
-        return [rule for rule in rules if rule.covers(op, tensor)]
+            rules = tuple(rule for rule in self.rules if rule.speaks_of(op_type))
+            self._by_type[op_type] = rules
+        return rules
 
 
 def _last(op_type: str) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from types import TracebackType
 
-from dumpscope.store.encoding import AddressColumns
 from dumpscope.store.listing import ScanInfo, ScanState, StoreListing
 from dumpscope.store.location import default_store_path, existing_store_path
+from dumpscope.store.memory import Memory
 from dumpscope.store.opening import SQLITE_VERSION, open_file
 from dumpscope.store.reading import StoreReading
 from dumpscope.store.selection import Selection
@@ -21,7 +21,7 @@ from dumpscope.store.writing import StoreWriting
 
 __all__ = [
     "SQLITE_VERSION",
-    "AddressColumns",
+    "Memory",
     "ScanInfo",
     "ScanState",
     "Selection",

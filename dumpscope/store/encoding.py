@@ -22,19 +22,20 @@ operator are one BLOB, a record each:
 from __future__ import annotations
 
 import json
+import math
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
+from sys import intern
 from typing import Any, Union
 
 from dumpscope.model import MaskPattern, TensorStats, TensorSummary
 
 __all__ = [
-    "AddressColumns",
     "Kind",
     "SqlValue",
-    "output_addresses",
+    "USUAL_CODE",
+    "USUAL_FIELDS",
     "bindable",
     "decode_tensors",
     "dump_json",
@@ -44,6 +45,7 @@ __all__ = [
     "load_json",
     "parse_kind",
     "tensor_kinds",
+    "tensor_memory",
     "whole_number",
     "whole_text",
 ]
@@ -68,6 +70,8 @@ _full_stats: Callable[[TensorStats], tuple[Any, ...]] = attrgetter(
 _NOT_FULL = (None, None, None, None, None, None)
 _FULL_TYPES = [float, float, float, float, int, int]
 
+_SHARED_TEXTS = (0, 2, 3)
+_scan_once = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 
 _EXTREMES, _INTEGERS, _FULL, _JSON, _OFFSET = 1, 2, 4, 8, 16
@@ -88,30 +92,14 @@ _LAYOUTS = {
     code | more: _layout_of(code | more) for code in (0, 1, 3, 5, 7, 8) for more in (0, _OFFSET)
 }
 
-_USUAL_BYTES = _LAYOUTS[_EXTREMES].size
-_USUAL_ADDRESS = struct.Struct("<xIQ16x")
-"""Kind and address of a usual record."""
+USUAL_CODE = _EXTREMES
+USUAL_FIELDS = (
+    ("code", "u1"), ("kind", "<u4"), ("address", "<u8"), ("low", "<f8"), ("high", "<f8"),
+)  # fmt: skip
+"""Fields of a usual record as numpy names them."""
 
 _pack_usual = _LAYOUTS[_EXTREMES].pack
 """What a clean tensor of a screening is: kind, address, two floats."""
-
-
-@dataclass(slots=True)
-class AddressColumns:
-    """Outputs with a device address, as equally long lists.
-
-    `position` numbers the operators in the order of the scan, `lane` tells apart what has
-    memory of its own (input path, run and device). `marks` holds (position, lane) of operators
-    that were asked for by number.
-    """
-
-    op_id: list[int] = field(default_factory=list)
-    index: list[int] = field(default_factory=list)
-    address: list[int] = field(default_factory=list)
-    size_bytes: list[int] = field(default_factory=list)
-    position: list[int] = field(default_factory=list)
-    lane: list[int] = field(default_factory=list)
-    marks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 # --- single values ----------------------------------------------------------------------------
@@ -159,7 +147,13 @@ def load_json(content: bytes) -> Any:
 
 def parse_kind(content: bytes) -> Kind:
     """Undo `dump_json` for a kind."""
-    head, stats = load_json(content)
+    try:
+        # Without looking for white space around it, which takes as long again.
+        (head, stats), _ = _scan_once(str(content, "utf-8", "surrogatepass"), 0)
+    except StopIteration:
+        raise ValueError("a kind of tensors is cut off") from None
+    for position in _SHARED_TEXTS:
+        head[position] = intern(head[position])
     head[4] = tuple(head[4])
     head[13] = tuple(head[13])
     if stats[7] is not None:
@@ -230,9 +224,7 @@ def _encode_any(tensor: TensorSummary, kind: int) -> bytes:
     return _LAYOUTS[_JSON].pack(_JSON, kind, 0, len(content)) + content
 
 
-def decode_tensors(
-    blob: bytes, kind_at: Callable[[int], Kind]
-) -> tuple[TensorSummary, ...]:
+def decode_tensors(blob: bytes, kind_at: Callable[[int], Kind]) -> tuple[TensorSummary, ...]:
     """Undo `encode_tensor` for all tensors of an operator."""
     tensors = []
     position = 0
@@ -275,34 +267,34 @@ def decode_tensors(
     return tuple(tensors)
 
 
-def output_addresses(
-    blob: bytes, kind_at: Callable[[int], Kind]
-) -> Iterator[tuple[int, int, int]]:
-    """Yield index, address and size in bytes of an operator's outputs that have an address."""
-    if blob[::_USUAL_BYTES].count(_EXTREMES) * _USUAL_BYTES == len(blob):
-        found: Iterable[tuple[int, int]] = _USUAL_ADDRESS.iter_unpack(blob)
-    else:
-        found = _kinds_and_addresses(blob)
-    for kind, address in found:
-        if address:
-            head = kind_at(kind)[0]
-            if head[0] == "output":
-                yield head[1], address, head[8]
-
-
-def _kinds_and_addresses(blob: bytes) -> Iterator[tuple[int, int]]:
-    start = 0
-    while start < len(blob):
-        layout = _LAYOUTS[blob[start]]
-        values = layout.unpack_from(blob, start)
-        start += layout.size
+def tensor_memory(blob: bytes) -> Iterator[tuple[int, int, float, float]]:
+    """Yield kind, address, min and max (NaN where they are not known) of an operator's tensors."""
+    position = 0
+    end = len(blob)
+    while position < end:
+        code = blob[position]
+        layout = _LAYOUTS[code]
+        values = layout.unpack_from(blob, position)
+        position += layout.size
         address = values[2]
-        if values[0] & _JSON:
-            address = load_json(blob[start : start + values[-1]])[0]
-            start += values[-1]
-        yield values[1], address
+        low: Any = math.nan
+        high: Any = math.nan
+        if code & _JSON:
+            address, _, low, high, *_ = load_json(blob[position : position + values[-1]])
+            position += values[-1]
+        elif code & _EXTREMES:
+            first = 4 if code & _OFFSET else 3
+            low, high = values[first : first + 2]
+        yield values[1], address, _as_float(low), _as_float(high)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.inf
 
 
 def tensor_kinds(blob: bytes) -> list[int]:
     """The kinds that an operator's tensors refer to."""
-    return [kind for kind, _ in _kinds_and_addresses(blob)]
+    return [kind for kind, *_ in tensor_memory(blob)]

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.store.encoding import (
-    AddressColumns,
     SqlValue,
     bindable,
-    output_addresses,
     whole_number,
     whole_text,
 )
-from dumpscope.store.querying import OP_COLUMNS, KindReader, StoreQuerying, make_op, select_ops
+from dumpscope.store.memory import StoreMemory
+from dumpscope.store.querying import OP_COLUMNS, KindReader, make_op, select_ops
 from dumpscope.store.selection import Selection
 from dumpscope.store.shared_rows import is_unchecked
 
 __all__ = ["StoreOps"]
-
-_CHUNK = 10_000
 
 _ORDER = (
     " ORDER BY p.source, p.run, o.step, o.device, o.start_ns, o.task_id, o.order_no, f.relative,"
@@ -43,23 +40,23 @@ _PART_ORDER = (
 _WHOLE = f"{OP_COLUMNS}, o.tensors"
 
 
-class StoreOps(StoreQuerying):
+class StoreOps(StoreMemory):
     """The part of `Store` that yields operators."""
 
     _questions = itertools.count()
 
     def notable_ops(
-        self, scan_id: str, selection: Selection | None = None
+        self, scan_id: str, selection: Selection | None = None, *, ordered: bool = True
     ) -> Iterator[OpRecord]:
         """Yield the operators of which some tensor has a non-finite or a saturated value.
 
-        Saturated values count in the dtypes in which they are a finding.
+        Saturated values count in the dtypes in which they are a finding. Unordered they come as
+        they were put in, which is faster.
         """
-        return self._ops(scan_id, select_ops(_WHOLE, "notable"), selection)
+        order = _ORDER if ordered else ""
+        return self._ops(scan_id, select_ops(_WHOLE, "notable"), selection, order=order)
 
-    def partial_ops(
-        self, scan_id: str, selection: Selection | None = None
-    ) -> Iterator[OpRecord]:
+    def partial_ops(self, scan_id: str, selection: Selection | None = None) -> Iterator[OpRecord]:
         """Yield the parts of executions that several files share, without their tensors."""
         return self._ops(scan_id, select_ops(OP_COLUMNS, "partial"), selection)
 
@@ -126,41 +123,12 @@ class StoreOps(StoreQuerying):
                 if is_unchecked(tensor):
                     yield op, tensor
 
-    def output_addresses(
-        self,
-        scan_id: str,
-        selection: Selection | None = None,
-        *,
-        marked: Collection[int] = (),
-    ) -> Iterator[AddressColumns]:
-        """Yield the outputs that have a device address, in columns of some 10,000 rows.
-
-        Of the operators `marked` the position and lane are told whatever their outputs are.
-        """
+    def op_names(self, scan_id: str) -> list[str]:
+        """All names of operators in a scan, sorted."""
         number = self._scan_no(scan_id)
-        kind_at = KindReader(self._connection)
-        lanes: dict[tuple[SqlValue, ...], int] = {}
-        columns = AddressColumns()
-        conditions = self._op_conditions(number, selection)
-        statement = select_ops("p.source, p.run, p.host, o.device, o.op_id, o.tensors")
         with self._read() as connection:
-            rows = connection.execute(statement + conditions.text + _ORDER, conditions.parameters)
-            for position, (*memory, op_id, blob) in enumerate(rows):
-                lane = lanes.setdefault(tuple(memory), len(lanes))
-                for index, address, size_bytes in output_addresses(blob, kind_at):
-                    columns.op_id.append(op_id)
-                    columns.index.append(index)
-                    columns.address.append(address)
-                    columns.size_bytes.append(size_bytes)
-                    columns.position.append(position)
-                    columns.lane.append(lane)
-                if op_id in marked:
-                    columns.marks[op_id] = (position, lane)
-                if len(columns.op_id) >= _CHUNK:
-                    yield columns
-                    columns = AddressColumns()
-        if columns.op_id or columns.marks:
-            yield columns
+            rows = connection.execute(select_ops("DISTINCT o.op_name"), {"scan": number})
+            return sorted(whole_text(row[0]) for row in rows)
 
     def op_types(self, scan_id: str) -> list[str]:
         """All types of operators in a scan, sorted."""

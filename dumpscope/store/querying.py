@@ -26,6 +26,7 @@ from dumpscope.store.selection import Selection
 __all__ = ["KindReader", "OP_COLUMNS", "Conditions", "StoreQuerying", "make_op", "select_ops"]
 
 _MOST_KEPT = 1 << 13
+_FETCHED_AT_ONCE = 64
 
 OP_COLUMNS = (
     "o.op_id, o.place_id, o.partial, o.form, o.step, o.device, o.start_ns, o.task_id,"
@@ -45,25 +46,45 @@ _INDEXES = {
 
 
 class KindReader:
-    """Rows of `kinds` by number, remembered."""
+    """Rows of `kinds` by number, remembered.
+
+    Operators that were put in together have kinds that were numbered together, so while numbers
+    stay close to each other, those that follow are fetched with them.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._known: dict[int, Kind] = {}
+        self._fetched: dict[int, bytes] = {}
+        self._last = -_FETCHED_AT_ONCE
 
     def __call__(self, number: int) -> Kind:
         kind = self._known.get(number)
         if kind is None:
-            row = self._connection.execute(
-                "SELECT content FROM kinds WHERE kind_id = ?", (number,)
-            ).fetchone()
-            if row is None:
-                raise LookupError(f"tensor kind {number} is not there")
-            kind = parse_kind(row[0])
+            content = self._fetched.pop(number, None)
+            if content is None:
+                content = self._fetch(number)
+            kind = parse_kind(content)
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
             self._known[number] = kind
         return kind
+
+    def _fetch(self, number: int) -> bytes:
+        count = _FETCHED_AT_ONCE if abs(number - self._last) <= _FETCHED_AT_ONCE else 1
+        self._last = number + count
+        if len(self._fetched) >= _MOST_KEPT:
+            self._fetched.clear()
+        self._fetched.update(
+            self._connection.execute(
+                "SELECT kind_id, content FROM kinds WHERE kind_id >= ? AND kind_id < ?",
+                (number, number + count),
+            )
+        )
+        content = self._fetched.pop(number, None)
+        if content is None:
+            raise LookupError(f"tensor kind {number} is not there")
+        return content
 
 
 class Conditions:
