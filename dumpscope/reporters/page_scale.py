@@ -27,7 +27,7 @@ MOST_ROWS = 8
 _LEFT = 210
 _ZERO_WIDTH = 76
 _AXIS_WIDTH = 520
-_BEYOND_WIDTH = 150
+_BEYOND_WIDTH = 200
 _ROW_HEIGHT = 46
 _TOP = 40
 _SHORTEST_AXIS = 8
@@ -72,6 +72,7 @@ class RangeChart:
     axis_right: int
     zero_left: int
     beyond_left: int
+    beyond_width: int
     row_height: int
     rows: tuple[RangeRow, ...]
     ticks: tuple[tuple[float, str], ...]
@@ -106,6 +107,7 @@ def draw_range(finding: Finding, lang: str) -> RangeChart | None:
         axis_right=axis.right,
         zero_left=_LEFT,
         beyond_left=beyond,
+        beyond_width=_BEYOND_WIDTH,
         row_height=_ROW_HEIGHT,
         rows=rows,
         ticks=tuple(axis.ticks(span)),
