@@ -49,7 +49,8 @@ PAGE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "scale_no_finite": ("no finite value", "无有限值"),
         "scale_deciding": ("decides", "判定依据"),
         "scale_legend": (
-            "▼ above: largest positive value, ▲ below: largest negative one, ◆ RMS; hatched: subnormal",
+            "▼ above: largest positive value, ▲ below: largest negative one, ◆ RMS; "
+            "hatched: subnormal",
             "上方 ▼ 最大正值，下方 ▲ 绝对值最大的负值，◆ 均方根；斜线：次正规区",
         ),
         "scale_left_out": (
