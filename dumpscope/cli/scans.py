@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from dumpscope.cli.rank_options import add_rank_options, asked_ranks
 from dumpscope.errors import StoreError
 
 if TYPE_CHECKING:
-    from dumpscope.model import Counts
+    from dumpscope.model import Counts, Scan
     from dumpscope.store import ScanInfo, Store
 
 __all__ = ["scans"]
@@ -32,7 +35,7 @@ def _json_option(command: Command) -> Command:
 
 @click.group(epilog="Example: dumpscope scans list && dumpscope scans prune --keep 10")
 def scans() -> None:
-    """List and remove the scans of a store."""
+    """List and remove the scans of a store; put those of several nodes together."""
 
 
 @scans.command("list", epilog="Example: dumpscope scans list --json")
@@ -107,6 +110,71 @@ def prune_scans(keep: int, store_file: str | None) -> None:
     """Remove all scans but the newest N."""
     with _open_store(store_file, write=True) as store:
         _tell_removed(store, store.prune(keep))
+
+
+@scans.command("import", epilog="Example: dumpscope scans import node0.db node1.db")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option("--store", "store_file", metavar="FILE", help="Where the new scan is kept.")
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="What goes to stdout.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Findings to print (table 20, JSON 1000, 0 = all).",
+)
+@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@add_rank_options
+def import_scans(
+    files: tuple[str, ...],
+    store_file: str | None,
+    output: str,
+    limit: int | None,
+    lang: str | None,
+    **ranks: object,
+) -> None:
+    """Put scans that were made on several nodes together as one.
+
+    FILE is a store, of which the newest finished scan counts (FILE:SCAN names another), or a scan
+    document written with --limit 0. Verdicts are computed again, over all of them.
+    """
+    from dumpscope.importable import open_parts
+    from dumpscope.importing import import_parts
+    from dumpscope.rankview import refuse_wrong_sizes
+    from dumpscope.scanning import load_scan
+    from dumpscope.store import Store, default_store_path
+
+    with open_parts(files) as parts:
+        path, said = default_store_path([part.root for part in parts], store=store_file)
+        with Store.open(path) as store:
+            imported = import_parts(store, parts, asked_ranks(ranks))
+            result = load_scan(store, imported.scan_id)
+    for sentence in (said, *imported.said):
+        if sentence:
+            click.echo(f"dumpscope: {sentence}", err=True)
+    refuse_wrong_sizes(result)
+    _print_scan(result, output, limit, lang)
+    raise click.exceptions.Exit(result.exit_status)
+
+
+def _print_scan(result: Scan, output: str, limit: int | None, lang: str | None) -> None:
+    if output == "json":
+        from dumpscope.reporters.document import DocumentReporter
+
+        # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
+        sys.stdout.flush()
+        DocumentReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang or "en")
+        sys.stdout.buffer.flush()
+    else:
+        from dumpscope.reporters.terminal import print_scan
+        from dumpscope.words import language_of
+
+        print_scan(result, limit=limit, lang=lang or language_of(os.environ))
 
 
 def _open_store(store_file: str | None, *, write: bool) -> Store:

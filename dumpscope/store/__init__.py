@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from types import TracebackType
 
+from dumpscope.store.copying import StoreCopying
 from dumpscope.store.listing import ScanInfo, ScanState, StoreListing
 from dumpscope.store.location import default_store_path, existing_store_path
 from dumpscope.store.memory import Memory
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 
-class Store(StoreWriting, StoreReading, StoreListing):
+class Store(StoreWriting, StoreReading, StoreCopying, StoreListing):
     """One store file, opened with `Store.open`. Use it from the thread that opened it."""
 
     @classmethod
