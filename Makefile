@@ -71,9 +71,10 @@ test-lowest: ## run the tests with the oldest dependencies that are supported
 	  -c .ci/lowest.txt -e ".[test]"
 	@.venv-lowest/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-docs: ## write the generated parts of docs/ anew
-	$(call environment,test)
+docs: ## write the generated parts of docs/ anew and build the site into site/
+	$(call environment,docs)
 	@$(PY) docs/generate.py
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 docs-check: ## check that links lead somewhere and that the generated parts are current
 	$(call environment,test)
@@ -104,7 +105,7 @@ build: ## build the wheel and the source distribution into dist/
 smoke: build ## install the wheel into a new environment and run the README's first command
 	@sh .ci/smoke "$(PYTHON)"
 
-check: lint type docs-check fixtures-check smoke coverage ## all that CI requires
+check: lint type docs-check docs fixtures-check smoke coverage ## all that CI requires
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-lowest build dist site htmlcov .coverage .coverage.* *.egg-info \

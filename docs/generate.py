@@ -21,12 +21,13 @@ from dumpscope.model import SEVERITY_OF, Verdict
 from dumpscope.plugins import load_readers
 from dumpscope.reporters.tables import TABLES
 from dumpscope.rules import load_rules
+from dumpscope.words.labels import label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
@@ -50,6 +51,24 @@ WHEN = {
     Verdict.SWALLOWED: "an input is non-finite and all outputs are finite",
     Verdict.EXPECTED: "non-finite on purpose: masks, uninitialised buffers, what rules name",
 }
+WHEN_ZH = {
+    Verdict.ORIGIN: "某个输出非有限，而每个输入都检查过且为有限值",
+    Verdict.STATUS_ORIGIN: "硬件标记了它，其输入均为有限值，输出中没有异常或没有 dump 输出",
+    Verdict.SATURATED_ORIGIN: "某个输出达到数据类型的上限，没有输入达到，且看起来不是掩码",
+    Verdict.BAD_INPUT: "某个输入非有限，而 dump 中没有算子可能产生它：问题早于这份 dump",
+    Verdict.RECEIVED: "异常值经由通信算子来自另一个 rank",
+    Verdict.HANDOFF: "某个输入非有限，其生产者的输出却正常：内存被覆盖，或者中间有算子没有被 dump",
+    Verdict.UNKNOWN_INPUTS: "某个输出非有限，输入没有 dump 或未检查，也没有找到生产者",
+    Verdict.PROPAGATED: "某个输出非有限，某个输入也是，且由更早的算子产生",
+    Verdict.SWALLOWED: "某个输入非有限，而所有输出均为有限值",
+    Verdict.EXPECTED: "有意的非有限值：掩码、未初始化的缓冲区、规则指明的值",
+}
+CONDITIONS_ZH = {
+    "clean_inputs": "输入正常",
+    "same_positions": "位置相同",
+    "producer_absent": "没有生产者",
+    "receive_buffer": "接收缓冲区",
+}
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -64,6 +83,11 @@ def list_verdicts() -> str:
     return table(("verdict", "severity", "when"), rows)
 
 
+def list_verdicts_zh() -> str:
+    rows = [(f"`{v}` {label(v, 'zh')}", SEVERITY_OF[v] or "–", WHEN_ZH[v]) for v in Verdict]
+    return table(("判定", "严重级别", "条件"), rows)
+
+
 def list_rules() -> str:
     rows = []
     for rule in load_rules().rules:
@@ -75,6 +99,19 @@ def list_rules() -> str:
         kinds = ", ".join(rule.kind)
         rows.append((f"`{rule.name}`", kinds, ", ".join(needs) or "–", rule.reason))
     return table(("built-in rule", "values", "needs", "why"), rows)
+
+
+def list_rules_zh() -> str:
+    rows = []
+    for rule in load_rules().rules:
+        needs = [CONDITIONS_ZH[rule.condition]] if rule.condition else []
+        if rule.one_sided:
+            needs.append("单侧")
+        if rule.min_share:
+            needs.append(f"占比不低于 {rule.min_share:.0%}")
+        kinds = ", ".join(rule.kind)
+        rows.append((f"`{rule.name}`", kinds, "，".join(needs) or "–", rule.reason_zh))
+    return table(("内置规则", "值", "要求", "原因"), rows)
 
 
 def list_readers() -> str:
@@ -157,7 +194,9 @@ def list_rooms() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "verdicts": list_verdicts,
+    "verdicts-zh": list_verdicts_zh,
     "rules": list_rules,
+    "rules-zh": list_rules_zh,
     "readers": list_readers,
     "columns": list_columns,
     "commands": list_commands,
