@@ -14,6 +14,7 @@ from itertools import islice
 from dumpscope.aclconfig.values import parse_steps
 from dumpscope.baseline import Applied, apply_baseline, load_baseline, note_baseline
 from dumpscope.collectives import Collectives
+from dumpscope.dataflow import lane_of
 from dumpscope.edges import connect
 from dumpscope.exchanges import find_presence, gather_calls
 from dumpscope.filters import select_findings
@@ -53,6 +54,7 @@ __all__ = ["conclude"]
 _MAX_UNKNOWN_LISTED = 100
 _MAX_STEPS_COMPARED = 1000
 _MAX_GROWING_SHOWN = 3
+_MAX_HISTORY = 4096
 
 
 def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
@@ -171,6 +173,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
             *outcome.notes,
             *note_baseline(applied),
             *_note_growing(info.totals.get("growing")),
+            *_note_imported(_whole(info.totals.get("imported_documents"))),
             *explain_ranks(ranks, topology),
             *rank_notes,
             *_note_runs(jobs),
@@ -182,6 +185,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         duration_s=info.duration_s or 0.0,
         unknown_files=tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED)),
         ranks=ranks,
+        history=_find_history(store, scan_id, findings),
     )
 
 
@@ -288,12 +292,27 @@ def _missing_steps(config: Mapping[str, object] | None, found: Collection[int]) 
     )
 
 
+def _find_history(store: Store, scan_id: str, findings: Sequence[Finding]) -> tuple[OpRecord, ...]:
+    """The first offender in the steps before and after, on its own rank."""
+    if not findings or not findings[0].op.op_name:
+        return ()
+    op = findings[0].op
+    lane = lane_of(op)
+    found = store.ops(scan_id, names=[op.op_name])
+    same = (o for o in found if lane_of(o) == lane and o.op_type == op.op_type)
+    return tuple(islice(same, _MAX_HISTORY))
+
+
 def _note_growing(names: object) -> list[Reason]:
     """Name what was still being written: a later scan reads it again."""
     if not isinstance(names, list) or not names:
         return []
     shown = ", ".join(str(name) for name in names[:_MAX_GROWING_SHOWN])
     return [Reason("still_growing", {"count": len(names), "names": shown})]
+
+
+def _note_imported(documents: int) -> list[Reason]:
+    return [Reason("imported_documents", {"count": documents})] if documents else []
 
 
 def _note_runs(jobs: Mapping[str, str]) -> list[Reason]:

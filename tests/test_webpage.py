@@ -14,10 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders import Tensor, dump_file
+from dumpscope import scan
 from dumpscope.model import (
     Finding,
     Place,
@@ -649,3 +652,27 @@ def test_both_languages_say_the_same_numbers(key: str) -> None:
     assert english
     assert chinese
     assert sorted(re.findall(r"\{(\w+)\}", english)) == sorted(re.findall(r"\{(\w+)\}", chinese))
+
+
+def test_the_first_offender_is_followed_over_the_steps(tmp_path: Path) -> None:
+    finite, infinite = b"\x00\x3c" * 32, b"\x00\x7c" * 2 + b"\x00\x3c" * 30
+    for step, output in enumerate((finite, infinite, finite)):
+        folder = tmp_path / f"20260101000000/0/net/1/{step}"
+        folder.mkdir(parents=True)
+        (folder / f"Mul.net_Mul.3.1.{1767225600000000 + step}").write_bytes(
+            dump_file(
+                [Tensor(finite, shape=(4, 8))], [Tensor(output, shape=(4, 8))], op_name="net/Mul"
+            )
+        )
+    answer = scan(tmp_path)
+    assert [op.step for op in answer.history] == [0, 1, 2]
+    page = write_page(answer)
+    assert '<h2 id="trend-title">' in page
+    assert page.count("<circle") >= 3
+    assert '<h2 id="trend-title">' not in write_page(scan(tmp_path / "20260101000000/0/net/1/1"))
+
+
+def write_page(answer: Scan) -> str:
+    target = io.BytesIO()
+    PageReporter().write(answer, target, limit=None, lang="en")
+    return target.getvalue().decode()

@@ -172,7 +172,10 @@ class ScanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The whole answer: everything that a report is made from."""
+    """The whole answer: everything that a report is made from.
+
+    `history` holds the executions of the first offender in all steps of its rank, bad or not.
+    """
 
     scan_id: str
     root: str
@@ -194,3 +197,4 @@ class Scan:
     duration_s: float = 0.0
     unknown_files: tuple[str, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
+    history: tuple[OpRecord, ...] = ()

@@ -23,7 +23,7 @@ _COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#888888",
 )  # fmt: skip
 _WIDTH, _HEIGHT = 720, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 12, 32
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 30, 24, 32
 _LINE_HEIGHT = 18
 _MOST_LABELS = 12
 
@@ -46,6 +46,7 @@ def draw_trend(series: Sequence[Series], lang: str = "en") -> str:
     title = nightly_word("plot_headroom", lang)
     parts = [
         f'<svg class="trend" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'width="{_WIDTH}" height="{height}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>'
     ]
     parts += _draw_axes(places, x_of, low, high, lang)
@@ -86,7 +87,7 @@ def _draw_axes(
             f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}" stroke="currentColor" '
             f'stroke-opacity=".15"/>{_text(_LEFT - 6, y + 4, f"{bits:.1f}", "end")}'
         )
-    parts.append(_text(4, _TOP - 2, nightly_word("plot_bits", lang), "start"))
+    parts.append(_text(4, _TOP - 12, nightly_word("plot_bits", lang), "start"))
     stride = -(-len(places) // _MOST_LABELS)
     for place in places[::stride]:
         words = f"step {place[2]}" if place[2] >= 0 else place[0][:15]

@@ -13,6 +13,8 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from markupsafe import Markup
+
 from dumpscope.model import Finding, OverflowFinding, Scan, Verdict
 from dumpscope.reporters.overview import SummaryRow, list_summary_rows
 from dumpscope.reporters.page_charts import GROUPS, draw_heat_map, draw_lanes, name_verdict
@@ -25,7 +27,9 @@ from dumpscope.reporters.summary import (
     notes_of,
     unchecked_of,
 )
+from dumpscope.reporters.trend_plot import draw_trend
 from dumpscope.safetext import make_printable
+from dumpscope.trend import TrendSource, trend_series
 from dumpscope.words import describe_verdict, label, render, render_status
 from dumpscope.words.page import page_word, page_words
 
@@ -213,10 +217,22 @@ def _describe_scan(scan: Scan, lang: str) -> dict[str, Any]:
         ],
         "heat": draw_heat_map(scan, lang),
         "lanes": draw_lanes(scan, lang),
+        "trend": _draw_history(scan, lang),
         "groups": ("made", "came", "hint", "passed"),
         "run_sections": _run_sections(scan, lang),
         "detailed": DETAILED_FINDINGS,
     }
+
+
+def _draw_history(scan: Scan, lang: str) -> Markup | None:
+    """Draw the headroom of the first offender's outputs over the steps, where there are some."""
+    series = [
+        entry
+        for entry in trend_series([TrendSource(scan.scan_id, lambda: scan.history)])
+        if len(entry.points) > 1
+    ]
+    # The plot escapes the names that stand in it.
+    return Markup(draw_trend(series, lang)) if series else None  # noqa: S704
 
 
 def _describe_offender(finding: Finding, lang: str) -> dict[str, Any]:

@@ -28,6 +28,17 @@ PAGE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Its tensors against the range of their data types",
             "其张量与数据类型范围的对照",
         ),
+        "section_trend": (
+            "The first offender over the steps",
+            "首个问题算子随 step 的变化",
+        ),
+        "trend_note": (
+            "Headroom in bits: how often the largest finite |x| of an output could double before "
+            "its data type ends. A ring marks the step at which it left its band, or was no "
+            "longer finite.",
+            "余量（位）：输出的最大有限 |x| 在达到数据类型上限之前还能翻倍多少次。"
+            "圆圈标出其偏离常态范围或不再有限的 step。",
+        ),
         "scale_note": (
             "Each row is one tensor on an axis of |x| in powers of two. The dump's statistics give "
             "the extremes and the counts drawn here, not a whole distribution.",
