@@ -278,6 +278,10 @@ def test_documents_become_records_again(tmp_path: Path) -> None:
     assert ended.status == 1
     assert ended.err.count("a document lists findings") == 2
     union = json.loads(ended.out)
+    again = json.loads(run("report", "--json=-", "--store", "union.db").out)
+    for document in (union, again):
+        (note,) = (n for n in document["notes"] if n["code"] == "imported_documents")
+        assert note["parameters"] == {"count": 2}
     whole = scan_document("scan", *nodes, "--store", "whole.db")
 
     def told(document: dict[str, Any]) -> list[tuple[Any, ...]]:

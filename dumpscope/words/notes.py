@@ -126,6 +126,12 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "scan again when the dump is complete",
             "{count} 个文件可能仍在写入[：{names}]；转储完成后请重新扫描",
         ),
+        "imported_documents": (
+            "{count:part,parts} came in as a scan document: only what it lists is known, so the "
+            "counts leave out its clean operators, and verdicts can be weaker",
+            "{count} 个部分由扫描文档导入：只包含文档中列出的内容，因此计数不含其正常算子，"
+            "判定也可能较弱",
+        ),
         "baseline_gone": (
             "{count:baseline entry,baseline entries} did not occur[: {names}]; "
             "`dumpscope baseline update FILE --drop-gone` removes them",
