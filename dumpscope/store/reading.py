@@ -101,7 +101,7 @@ class StoreReading(StoreOps):
         number = self._scan_no(scan_id)
         condition = "" if op_type is None else " WHERE g.op_type = :op_type"
         with self._read() as connection:
-            for name, op_type, order, file, links, relative in connection.execute(
+            for name, kind, order, file, links, relative in connection.execute(
                 "SELECT g.name, g.op_type, g.order_no, g.file, g.links, f.relative FROM graph g"
                 " CROSS JOIN scan_files l ON l.scan_no = :scan AND l.file_id = g.file_id"
                 f" CROSS JOIN files f ON f.file_id = g.file_id{condition}"
@@ -111,7 +111,7 @@ class StoreReading(StoreOps):
                 inputs, original_names = load_json(links)
                 yield GraphNode(
                     whole_text(name),
-                    whole_text(op_type),
+                    whole_text(kind),
                     tuple((producer, index) for producer, index in inputs),
                     tuple(original_names),
                     whole_number(order),
