@@ -185,7 +185,9 @@ def _join_totals(parts: Sequence[Part]) -> dict[str, object]:
         "skipped_by_kind": dict(by_kind),
         "growing": growing[:_MOST_GROWING],
         "imported_scans": len(parts),
-        "imported_documents": sum(part.is_document for part in parts),
+        "imported_documents": sum(
+            1 if part.is_document else part.totals.get("imported_documents") or 0 for part in parts
+        ),
     }
 
 

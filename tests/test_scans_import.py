@@ -279,7 +279,10 @@ def test_documents_become_records_again(tmp_path: Path) -> None:
     assert ended.err.count("a document lists findings") == 2
     union = json.loads(ended.out)
     again = json.loads(run("report", "--json=-", "--store", "union.db").out)
-    for document in (union, again):
+    ended = run("scans", "import", "union.db", "--store", "further.db", "--format", "json")
+    further = json.loads(ended.out)
+    assert [f["verdict"] for f in further["findings"]] == [f["verdict"] for f in union["findings"]]
+    for document in (union, again, further):
         (note,) = (n for n in document["notes"] if n["code"] == "imported_documents")
         assert note["parameters"] == {"count": 2}
     whole = scan_document("scan", *nodes, "--store", "whole.db")
