@@ -39,9 +39,13 @@ BATCH_BYTES = 4 << 20
 LARGE_FILE_BYTES = 1 << 19
 """Files of this size keep the processor busy with their bytes, smaller ones with Python."""
 
-ALONE_BATCHES = 8
-"""So many batches of small files are done before processes are started for more of them: by
-then it is likely that starting them pays."""
+ALONE_BATCHES = 64
+"""So many batches of small files are done before processes are started for more of them. Each
+takes about half a second of processor time to start, so they are for trees of tens of thousands
+of files and more."""
+
+MOST_PROCESSES = 3
+"""What one thread can walk, take back and store, two processes can examine: more would wait."""
 
 _AHEAD = 2
 
@@ -144,8 +148,8 @@ class MixedExecutor:
     """Takes threads for large files, and processes for many small ones.
 
     Threads pay where the work lets go of the interpreter, that is for large files. Small ones
-    are worked on in the thread that asks for the results, and once there are many of them in
-    `jobs - 1` processes too (see `processes`), where the work has a `recipe`.
+    are worked on in the thread that asks for the results, and once there are very many of them in
+    a few processes too (see `processes`), where the work has a `recipe`.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -232,7 +236,7 @@ class MixedExecutor:
     def _start_processes(self, recipe: Recipe | None) -> None:
         if recipe is None or not can_start():
             return
-        for _ in range(self.jobs - 1):
+        for _ in range(min(self.jobs - 1, MOST_PROCESSES)):
             try:
                 process = WorkerProcess(recipe)
             except OSError:  # no room for more of them: then without
