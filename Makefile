@@ -27,7 +27,7 @@ environment = @set -e; \
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo format lint type test test-lowest coverage docs docs-check pictures fixtures \
-	fixtures-check bench build smoke check clean
+	fixtures-check bench soak build smoke check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -95,6 +95,10 @@ fixtures-check: ## check that generating the fixtures again gives no difference
 bench: ## measure what docs/benchmarks.md promises (BENCH_ARGS="--quick" for a short run)
 	$(call environment,test)
 	@$(PY) -m bench $(BENCH_ARGS)
+
+soak: ## play kills, full disks, hostile trees and damaged files for hours (SOAK_ARGS="--only kill")
+	$(call environment,test)
+	@$(PY) -m bench.soak $(SOAK_ARGS)
 
 build: ## build the wheel and the source distribution into dist/
 	$(call environment,dev)

@@ -81,6 +81,8 @@ class _PaddedFloats:
             self.padding_nonfinite += int(np.count_nonzero(self._encoding.nonfinite(codes)))
 
     def _holds_nonfinite(self, codes: npt.NDArray[Any]) -> bool:
+        if not codes.size:  # a file that ends before the padding does
+            return False
         kind = self._kind
         return (
             int(np.maximum.reduce(codes)) >= kind.sign | kind.nonfinite

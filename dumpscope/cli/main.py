@@ -17,6 +17,7 @@ import click
 
 from dumpscope.cli.streams import forget_stdout, prepare_streams
 from dumpscope.errors import DumpscopeError
+from dumpscope.safetext import make_printable
 
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "cli", "run", "run_with"]
 
@@ -111,7 +112,8 @@ def run_with(arguments: Sequence[str]) -> int:
         error.show()
         return EXIT_FAILED
     except DumpscopeError as error:
-        click.echo(f"dumpscope: {error}", err=True)
+        # Paths, and what SQLite quotes of a damaged store, may hold anything.
+        click.echo(f"dumpscope: {make_printable(str(error))}", err=True)
         return EXIT_FAILED
     except SystemExit:
         forget_stdout()  # click's answer to a pipe that closes, with 1

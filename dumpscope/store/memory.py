@@ -158,7 +158,7 @@ def _as_int64(values: Sequence[Any]) -> Ints:
 
     try:
         return np.array(values, dtype=np.int64)
-    except TypeError:
+    except (TypeError, ValueError):  # ValueError: a number of more than 64 bits, in bytes
         known = (-1 if value is None else whole_number(value) for value in values)
         return np.array([max(-_LARGEST, min(value, _LARGEST)) for value in known], np.int64)
 

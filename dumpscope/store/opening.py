@@ -24,6 +24,14 @@ SQLITE_VERSION = sqlite3.sqlite_version
 
 _CACHE_KIB = 16 * 1024
 
+_DAMAGED = "the store is damaged; move it away and scan again"
+
+# Of a schema that was damaged, and of a text that is none.
+_MISSING = (
+    "no such table", "no such column", "has no column", "already exists", "Could not decode",
+    "datatype mismatch", "no such collation", "no such function",
+)  # fmt: skip
+
 _NETWORK_TYPES = (
     "9p", "afs", "beegfs", "ceph", "cifs", "dpc", "fhgfs", "gfs", "glusterfs", "gpfs", "juicefs",
     "lustre", "ncpfs", "nfs", "ocfs2", "orangefs", "panfs", "pvfs2", "smb", "virtiofs", "weka",
@@ -75,6 +83,9 @@ def told(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {_sentence(error)}") from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes what is damaged in its message, which Python then cannot decode.
+        raise StoreError(f"{path}: {_DAMAGED}") from error
 
 
 def _sentence(error: sqlite3.Error) -> str:
@@ -92,13 +103,13 @@ def _sentence(error: sqlite3.Error) -> str:
     if "not a database" in text:
         return "the file is not a store (no SQLite file); choose another one with --store FILE"
     if "malformed" in text or "corrupt" in text:
-        return "the store is damaged; move it away and scan again"
+        return _DAMAGED
     if "full" in text or "I/O" in text:
         return (
             f"the disk is full or faulty ({text}); what was committed is kept: make room and run "
             "the same scan again, it goes on from there"
         )
-    if "no such table" in text or "no such column" in text:
+    if any(part in text for part in _MISSING):
         return f"the store is damaged ({text}); move it away and scan again"
     return f"the store cannot be used: {text}"
 
