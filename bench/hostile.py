@@ -201,7 +201,7 @@ def _put_bomb(folder: bytes, _: Path, chance: random.Random) -> None:
                 header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (16777184,), }"
                 header += b" " * (117 - len(header)) + b"\n"
                 member.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-            for _ in range(64):
+            for _mebibyte in range(64):
                 member.write(zeros)
     ending = chance.choice((b".npz", b".pt"))
     _put(folder, b"Add.bomb.1.1." + _TIME.encode() + ending, packed.getvalue())

@@ -18,7 +18,6 @@ import pytest
 
 from bench.soak import Outcome, find_faults
 from builders import Tensor, dump_file
-from dumpscope import source as source_module
 from dumpscope.cli.main import run_with
 from dumpscope.examine import Examiner
 from dumpscope.model import DumpFile, FileResult
@@ -139,7 +138,7 @@ def test_a_large_file_that_shrinks_while_it_is_read_is_a_failure(
             os.truncate(dump, 1 << 20)
         return true_preadv(fd, buffers, offset)
 
-    monkeypatch.setattr(source_module.os, "preadv", preadv)
+    monkeypatch.setattr(os, "preadv", preadv)
     result = examine(file)
     (failure,) = result.failures
     assert failure.error == "TruncatedDumpError"
@@ -171,8 +170,8 @@ def test_a_disk_that_fails_anywhere_in_a_file_is_a_failure(
         fail_late()
         return true_pread(fd, length, offset)
 
-    monkeypatch.setattr(source_module.os, "preadv", preadv)
-    monkeypatch.setattr(source_module.os, "pread", pread)
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(os, "pread", pread)
     result = examine(file)
     (failure,) = result.failures
     assert failure.message == f"cannot be read: {os.strerror(code)}"
