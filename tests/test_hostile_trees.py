@@ -78,11 +78,11 @@ def test_a_blocked_tensor_that_ends_before_its_padding_is_checked(
     assert (found.posinf, found.nonfinite) == (1, 1)
 
 
-def test_times_beyond_64_bits_cost_no_answer(tmp_path: Path) -> None:
+def test_times_of_64_bits_cost_no_answer(tmp_path: Path) -> None:
     folder = tmp_path / "20260101000000/0/net/1/0"
     folder.mkdir(parents=True)
     content = dump_file([], [Tensor(INFINITE, shape=(4, 8), address=4096)])
     (folder / NAME).write_bytes(content)
-    (folder / "Add.net_Add.2.1.18446744073709551615").write_bytes(content)
+    (folder / "Add.net_Add.2.1.9999999999999999999").write_bytes(content)
     times = {finding.op.timestamp for finding in scan(tmp_path).findings}
-    assert times == {1767225600000001, (1 << 64) - 1}
+    assert times == {1767225600000001, 9999999999999999999}
