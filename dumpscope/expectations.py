@@ -111,9 +111,9 @@ class Expectations:
         return rule if rule is not None and self._can_read(op, tensor) else None
 
     def _can_read(self, op: OpRecord, tensor: TensorSummary) -> bool:
-        """Whether an operator can read `tensor` as a mask: one that is bad everywhere hides nothing.
+        """Whether an operator can read `tensor` as a mask.
 
-        Only operators that make or carry masks have a use for such a constant.
+        A constant that is bad everywhere is of use only to operators that make or carry masks.
         """
         everywhere = tensor.stats.nonfinite == tensor.stats.count
         return not everywhere or self._rules.speaks_of_masks(op.op_type)

@@ -9,7 +9,7 @@ __all__ = ["checks_gradients", "is_backward", "is_generator", "is_source", "keep
 
 _GENERATORS = re.compile(
     r"^(fills?|filld|fillv2|range|arange|linspace|logspace|eye|zeros|ones|full|zeroslike|oneslike|"
-    r"fulllike|newzeros|newones|newfull|dropoutgenmask.*|dropoutdomask|.*random.*|rand|randn|"
+    r"fulllike|newzeros|newones|newfull|dropoutgenmask.*|.*random.*|rand|randn|"
     r"randint|randperm|uniform|normal|truncatednormal|multinomial|bernoulli|empty.*)$"
 )
 _SOURCES = re.compile(

@@ -100,7 +100,21 @@ def unpack(archive: Path, target: Path) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name what was skipped and why, so that a green run cannot hide it."""
+    """Name what was skipped and why, so that a green run cannot hide it; tell the hit rate."""
+    told = [
+        tuple(map(int, str(value).split()))
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "causality" and report.when == "teardown"
+    ]
+    if told:
+        right, asked, named = map(sum, zip(*told, strict=True))
+        terminalreporter.section("causality")
+        terminalreporter.line(
+            f"rank 1 was right in {right} of {asked} networks ({right / max(asked, 1):.0%}); in "
+            f"{named} more the dump cannot tell, and the operator at fault was named"
+        )
     reasons: dict[str, list[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +145,8 @@ class Network:
                     own = numbers.standard_normal(own.shape).astype(own.dtype)
                 if name == program.foreign and rank != case.bad_rank and name in program.data:
                     own = numbers.standard_normal(own.shape).astype(own.dtype)
+                if rank == case.bad_rank:
+                    own = program.on_bad_rank.get(name, own).copy()
                 mask = None
                 if name in program.masks:
                     mask = is_bad(own) | at_limit(own, program.dtypes[name])
@@ -205,6 +207,8 @@ class Network:
             )
             for rank in range(self.case.ranks)
         ]  # fmt: skip
+        if instruction.exchanges in ("broadcast", "message"):
+            return [parts[0].copy() for _ in parts]
         if instruction.exchanges:
             with np.errstate(all="ignore"):
                 total = np.sum([part.astype(np.float32) for part in parts], axis=0)
@@ -255,10 +259,13 @@ def _mask_of(instruction: Instruction, inputs: Sequence[Value], data: Array) -> 
 
 def _judge(together: Sequence[Ran]) -> None:
     """Say what really happened in each execution of one operator, from what was really read."""
-    given = {ran.rank: any(v.trouble().any() for v in ran.inputs) for ran in together}
+    first_only = together[0].instruction.exchanges in ("broadcast", "message")
+    givers = [ran for ran in together if ran.rank == 0 or not first_only]
+    given = {ran.rank: any(v.trouble().any() for v in ran.inputs) for ran in givers}
+    full = {ran.rank: any(v.at_limit().any() for v in ran.inputs) for ran in givers}
     for ran in together:
         out_bad = bool(ran.output.trouble().any())
-        if given[ran.rank]:
+        if given.get(ran.rank):
             sources = [v for v in ran.inputs if v.trouble().any()]
             if all(v.foreign for v in sources):
                 ran.truth = "bad_input"
@@ -267,8 +274,9 @@ def _judge(together: Sequence[Ran]) -> None:
         elif out_bad:
             infected = ran.instruction.exchanges and any(given.values())
             ran.truth = "received" if infected else "origin"
-        elif ran.output.at_limit().any() and not any(v.at_limit().any() for v in ran.inputs):
-            ran.truth = "saturated_origin"
+        elif ran.output.at_limit().any() and not full.get(ran.rank):
+            infected = ran.instruction.exchanges and any(full.values())
+            ran.truth = "received" if infected else "saturated_origin"
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -304,11 +312,27 @@ class DumpWriter:
         if self.case.mode == "output":
             inputs = []
         outputs = [] if self.case.mode == "input" else [ran.output]
+        if instruction.exchanges == "message":
+            self._write_message(ran, inputs, outputs)
+            return
         if instruction.exchanges and self.case.mode == "all" and self.case.form == "tensor":
             self._write(ran, inputs, [], ran.started_us)
             self._write(ran, [], outputs, ran.started_us + 15)
             return
         self._write(ran, inputs, outputs, ran.started_us)
+
+    def _write_message(self, ran: Ran, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        """The first rank sends; what the others list as input is the buffer they receive into."""
+        if ran.rank == 0:
+            self._write(ran, inputs, [], ran.started_us)
+            return
+        name = ran.instruction.name.replace("HcomSend", "HcomReceive")
+        received = replace(
+            ran, instruction=replace(ran.instruction, op_type="HcomReceive", name=name)
+        )
+        garbage = np.full_like(ran.output.data, self.random.choice((np.nan, 0.5)))
+        buffer = replace(ran.output, data=garbage)
+        self._write(received, [buffer] if inputs else [], outputs, ran.started_us)
 
     def _write(
         self, ran: Ran, inputs: Sequence[Value], outputs: Sequence[Value], time_us: int
@@ -394,5 +418,6 @@ def build_network(root: Path, case: Case) -> Network:
             wanted = [r for r in ran if r.instruction.name == network.program.culprit]
         else:
             wanted = [r for r in ran if not r.truth and not r.instruction.masks]
-        dump.write_record(wanted[0], new=case.seed % 2 == 0)
+        if wanted:
+            dump.write_record(wanted[0], new=case.seed % 2 == 0)
     return network

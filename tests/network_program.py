@@ -45,7 +45,7 @@ from network_kernels import (
     times,
 )
 
-__all__ = ["FAULTS", "Instruction", "Program", "ProgramWriter"]
+__all__ = ["FAULTS", "RANK_FAULTS", "Instruction", "Program", "ProgramWriter"]
 
 SEQUENCE, WIDTH = 8, 8
 SHAPE = (SEQUENCE, WIDTH)
@@ -54,8 +54,13 @@ FAULTS = (
     "matmul", "scores", "exp", "log", "zero_div", "sqrt", "sum", "cast", "mul", "masked_row",
     "optimizer", "data", "weight", "limit", "limit_hidden",
 )  # fmt: skip
-"""What can be wrong. `limit` is a value clipped at the limit that becomes Inf later in the chain,
-`limit_hidden` the same with operators between that bring it below the limit."""
+"""What can be wrong on one rank, or on all of them alike. `limit` is a value clipped at the limit
+that becomes Inf later in the chain, `limit_hidden` the same with operators between that bring it
+below the limit."""
+
+RANK_FAULTS = ("one_rank", "all_reduce", "broadcast", "message")
+"""What needs several ranks: a value that overflows on one of them only, gradients whose sum does,
+and a weight or an activation that is bad where it comes from."""
 
 
 @dataclass
@@ -72,7 +77,8 @@ class Instruction:
         Whether the result keeps the mask of the inputs ("carry"), is one where input 1 is true
         ("where"), or is one altogether ("all").
     exchanges
-        A communication operator: "sum" or "gather" over the ranks, or "broadcast" from the first.
+        A communication operator: "sum" over the ranks, "broadcast" from the first of them, or
+        "message" from the first to all others.
     """
 
     op_type: str
@@ -95,7 +101,7 @@ class Program:
 
     `culprit` is the name of the operator at fault (with `data` and `weight`: the first to read
     them), `foreign` the tensor that was bad from the start. `masks` are tensors from outside that
-    hold a mask constant.
+    hold a mask constant, `on_bad_rank` values that differ on the one rank at fault.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
@@ -105,6 +111,7 @@ class Program:
     masks: set[str] = field(default_factory=set)
     culprit: str = ""
     foreign: str = ""
+    on_bad_rank: dict[str, Array] = field(default_factory=dict)
 
 
 class ProgramWriter:
@@ -294,8 +301,12 @@ class ProgramWriter:
             turned = self._op("Transpose", TRANSPOSE, source, dumped=False)
             grad = self._op("MatMulV2", matmul, turned, grad)
             if self.ranks > 1:
-                grad = self._op("HcomAllReduce", COPY, grad, exchanges="sum")
+                grad = self._exchange("HcomAllReduce", grad, "sum")
             self._update(weight, grad, 1e-3)
+        if self.fault == "all_reduce":
+            level = self._state("level", np.full(SHAPE, LIMIT[self.dtype] * 0.6))
+            self._exchange("HcomAllReduce", self._op("Maximum", MAXIMUM, slope, level), "sum")
+            self._blame()
         if self.fault == "optimizer":
             _, weight, _ = self.random.choice(self._weights)
             grad = self._op("Muls", times(3.0), self._state("slope", np.full((WIDTH, WIDTH), 2.0)))
@@ -303,8 +314,11 @@ class ProgramWriter:
             self.program.culprit = self._last.name
         for instruction in self.program.instructions[start:]:
             instruction.name = instruction.name.replace("net/", "gradients/", 1)
-        if self.fault == "optimizer":
+        if self.fault in ("optimizer", "all_reduce"):
             self.program.culprit = self.program.culprit.replace("net/", "gradients/", 1)
+
+    def _exchange(self, op_type: str, x: str, exchanges: str) -> str:
+        return self._op(op_type, COPY, x, exchanges=exchanges)
 
     def _update(self, weight: str, grad: str, rate: float) -> None:
         name = self._named("net/ApplyMomentum")
@@ -317,12 +331,13 @@ class ProgramWriter:
 
     def _inject(self, x: str) -> str:
         """Put what is wrong into the chain."""
-        if self.fault in ("", "optimizer"):
+        if self.fault in ("", "optimizer", "all_reduce"):
             return x
         plain: dict[str, Callable[[str], str]] = {
             "matmul": self._big_weights, "scores": self._big_scores, "data": self._bad_data,
             "weight": self._bad_weight, "masked_row": self._masked_row, "limit": self._limit,
-            "limit_hidden": self._limit, "cast": self._big_cast,
+            "limit_hidden": self._limit, "cast": self._big_cast, "one_rank": self._one_rank,
+            "broadcast": self._sent, "message": self._sent,
         }  # fmt: skip
         out = plain[self.fault](x) if self.fault in plain else self._bad_function(x)
         return self._go_on(out, x)
@@ -408,6 +423,22 @@ class ProgramWriter:
             out = self._op("Muls", times(0.5), out)
             out = self._op("Transpose", TRANSPOSE, out)
         return self._op("Mul", MUL, out, out)
+
+    def _one_rank(self, x: str) -> str:
+        """A scale that is too large on one rank only."""
+        scale = self._state("scale", np.ones(SHAPE))
+        huge = np.full(SHAPE, LIMIT[self.dtype] * 0.9)
+        self.program.on_bad_rank[scale] = huge.astype(NUMPY[self.dtype])
+        out = self._op("Mul", MUL, self._op("Muls", times(9.0), x), scale)
+        self._blame()
+        return out
+
+    def _sent(self, x: str) -> str:
+        """A value that overflows on the first rank, which sends it to the others."""
+        out = self._one_rank(x)
+        if self.fault == "broadcast":
+            return self._exchange("HcomBroadcast", out, "broadcast")
+        return self._exchange("HcomSend", out, "message")
 
     def _go_on(self, out: str, x: str) -> str:
         """Let the network go on from there, sometimes through an operator that hides the value."""
