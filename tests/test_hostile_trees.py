@@ -17,6 +17,7 @@ from dumpscope.layouts import plan_geometry
 from dumpscope.model import StatsLevel
 from dumpscope.scanning import scan
 from dumpscope.stats import measure
+from dumpscope.store import Store
 from streamed_bytes import StreamedBytes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,5 +85,9 @@ def test_times_of_64_bits_cost_no_answer(tmp_path: Path) -> None:
     content = dump_file([], [Tensor(INFINITE, shape=(4, 8), address=4096)])
     (folder / NAME).write_bytes(content)
     (folder / "Add.net_Add.2.1.9999999999999999999").write_bytes(content)
-    times = {finding.op.timestamp for finding in scan(tmp_path).findings}
-    assert times == {1767225600000001, 9999999999999999999}
+    with Store.open(tmp_path / "scans.db") as store:
+        answer = scan(tmp_path / "20260101000000", store=store)
+        positions = store.memory(answer.scan_id).op_position.tolist()
+    times = [finding.op.timestamp for finding in answer.findings]
+    assert times == [1767225600000001, 9999999999999999999]
+    assert sorted(positions) == [0, 1]
