@@ -128,14 +128,28 @@ class _BytesDigest:
 
 
 def mask_pattern(
-    data: Data, encoding: Encoding, placement: Placement, total: int, value: float
+    data: Data,
+    encoding: Encoding,
+    placement: Placement,
+    total: int,
+    value: float,
+    *,
+    lowest: float | None = None,
 ) -> MaskPattern:
     """Find which elements hold a value, for a tensor in which it looks like a mask.
+
+    -Inf beside finite values that are nearly as low (`lowest` is the smallest) is what remains of
+    the type's minimum where scores were added to it: then all elements beyond half of the limit
+    count.
 
     There is no digest of their positions for tensors of more than `MASK_ELEMENTS_MAX` elements
     and for truncated ones.
     """
     code = encoding.code_of(value)
+    kind, limit = encoding.kind, encoding.dtype.limit
+    half = None
+    if kind is not None and limit is not None and lowest is not None and lowest < -limit / 2:
+        half = kind.sign | kind.largest_below(limit / 2)
     count = 0
     bits = None
     if placement.count <= MASK_ELEMENTS_MAX and total == placement.stored_count:
@@ -143,7 +157,8 @@ def mask_pattern(
     for start, codes, valid in stream_elements(data, encoding, total, placement):
         if valid is False:
             continue
-        holds = codes == code
+        # Negative codes grow as their values fall, and -Inf has the largest.
+        holds = codes == code if half is None else (codes > half) & (codes <= code)
         if valid is not True:
             holds &= valid
         found = int(np.count_nonzero(holds))

@@ -187,7 +187,8 @@ def _measure_exactly(
     mask = None
     if dtype.kind == "float" and not tally.nan and not tally.posinf:
         if tally.neginf:
-            mask = mask_pattern(data, encoding, placement, total, -math.inf)
+            lowest = tally.minimum
+            mask = mask_pattern(data, encoding, placement, total, -math.inf, lowest=lowest)
         elif tally.minimum is not None and tally.minimum in mask_constants(dtype):
             mask = _find_mask(data, dtype, geometry, total, tally.minimum, tally.maximum)
     filled = level == "full" or unclean

@@ -269,6 +269,10 @@ class ProgramWriter:
         lowest = -LIMIT[self.dtype]
         value = lowest if self.saturates or self.random.random() < 0.5 else -math.inf
         kind = self.random.choice(("fill", "outside", "built", "select", "none"))
+        if self.random.random() < 0.3:
+            # Scores that take the minimum of the type beyond its range where they are added.
+            large = 20.0 * LIMIT[self.dtype] / LIMIT["float16"]
+            scores = self._op("Muls", times(large), scores)
         if kind == "fill":
             where = self._state("causal", hidden, "bool")
             return self._op("MaskedFill", masked_fill(value), scores, where, masks="where",
