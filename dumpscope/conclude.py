@@ -16,6 +16,7 @@ from dumpscope.baseline import Applied, apply_baseline, load_baseline, note_base
 from dumpscope.collectives import Collectives
 from dumpscope.dataflow import lane_of
 from dumpscope.edges import connect
+from dumpscope.errors import OptionsError
 from dumpscope.exchanges import find_presence, gather_calls
 from dumpscope.filters import select_findings
 from dumpscope.findings import note_loss_scale
@@ -46,7 +47,7 @@ from dumpscope.ranksummary import summarise_ranks
 from dumpscope.rankview import find_topology
 from dumpscope.rules import load_rules
 from dumpscope.runs import group_runs
-from dumpscope.store import Store
+from dumpscope.store import Selection, Store
 from dumpscope.verdicts import Judge
 
 __all__ = ["conclude"]
@@ -109,6 +110,8 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     if any(checks_gradients(op_type) for op_type in op_types):
         found = note_loss_scale(found)
     mode = _infer_mode(found)
+    if material.ops:
+        _check_filters(store, scan_id, options)
     everything, found = found, select_findings(found, options, jobs)
     expected = tuple(
         sorted(
@@ -290,6 +293,16 @@ def _missing_steps(config: Mapping[str, object] | None, found: Collection[int]) 
         for step in range(first, last + 1)
         if step not in found
     )
+
+
+def _check_filters(store: Store, scan_id: str, options: ScanOptions) -> None:
+    """Refuse filters that no operator passes: a name that was mistyped must not look clean."""
+    asked = Selection(steps=options.steps, ranks=options.ranks, op_globs=options.op_globs)
+    if asked and next(store.ops(scan_id, selection=asked, light=True), None) is None:
+        words = [f"--step {step}" for step in options.steps]
+        words += [f"--rank {rank}" for rank in options.ranks]
+        words += [f"--op {glob}" for glob in options.op_globs]
+        raise OptionsError(f"no operator of this scan matches {' '.join(words)}")
 
 
 def _find_history(store: Store, scan_id: str, findings: Sequence[Finding]) -> tuple[OpRecord, ...]:

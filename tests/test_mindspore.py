@@ -121,7 +121,8 @@ def test_a_finite_norm_proves_that_everything_is_finite() -> None:
         ("2,-inf,-inf,inf,6", (0, 0, 1)),
         ("nan,nan,nan,nan,6", (1, 0, 0)),
         ("2,1,1.5,nan,6", (1, 0, 0)),
-        ("-nan,1,1.5,9,6", (0, 0, 0)),
+        ("-nan,1,1.5,9,6", (1, 0, 0)),
+        ("inf,-1,1.5,9,6", (0, 1, 0)),
         ("2,1,inf,inf,6", (0, 1, 0)),
     ],
 )

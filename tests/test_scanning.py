@@ -232,7 +232,18 @@ def test_filters_keep_step_rank_and_name(tmp_path: Path) -> None:
     assert scan(tmp_path).counts.findings == 4
     only = scan(tmp_path, ScanOptions(steps=(1,), ranks=(0,)))
     assert [(f.op.step, f.op.device, f.rank) for f in only.findings] == [(1, 0, 1)]
-    assert scan(tmp_path, ScanOptions(op_globs=("Mul*",))).findings == ()
+    assert scan(tmp_path, ScanOptions(op_globs=("Ad*",))).counts.findings == 4
+
+
+@pytest.mark.parametrize(
+    "options", [ScanOptions(op_globs=("Mul*",)), ScanOptions(op_globs=("Add",), steps=(7,))]
+)
+def test_filters_that_nothing_passes_are_not_clean(tmp_path: Path, options: ScanOptions) -> None:
+    write_op(tmp_path, "Add", 1, [FINITE], [FINITE])
+    with Store.open(tmp_path / "scans.db") as store:
+        scan(tmp_path, store=store)
+        with pytest.raises(OptionsError, match="no operator of this scan matches"):
+            load_scan(store, options=options)
 
 
 def test_inputs_and_outputs_of_a_communication_operator_are_one_execution(tmp_path: Path) -> None:

@@ -18,13 +18,15 @@ def checks(rules_file: str | None, lang: str | None) -> None:
     from dumpscope.ranking import FAIL_ORDER
     from dumpscope.rules import load_rules
     from dumpscope.safetext import make_printable
-    from dumpscope.words import label, language_of
+    from dumpscope.words import describe_verdict, language_of
 
     language = lang or language_of(os.environ)
     rules = load_rules(rules_file)
     click.echo("# verdicts")
     for verdict in FAIL_ORDER:
-        click.echo(f"{verdict.value:18} {SEVERITY_OF[verdict]:8} {label(verdict.value, language)}")
+        click.echo(
+            f"{verdict.value:18} {SEVERITY_OF[verdict]:8} {describe_verdict(verdict, language)}"
+        )
     click.echo("# expected values")
     for rule in rules.rules:
         where = "built-in" if rule.built_in else rules_file

@@ -90,6 +90,16 @@ def judge_values(values: WrittenValues, dtype: Dtype, shape: tuple[int, ...]) ->
         else:
             nan, neginf, posinf = _deduce(values, count, sums)
             lower_bounds = True
+    shown = _shown_by_extremes(low, high) if count and dtype.kind == "float" else (0, 0, 0)
+    if any(
+        there and not counted for there, counted in zip(shown, (nan, neginf, posinf), strict=True)
+    ):
+        # A cell that says Inf outweighs one that says there is none: never clean by mistake.
+        nan, neginf, posinf = (
+            max(there, counted or 0)
+            for there, counted in zip(shown, (nan, neginf, posinf), strict=True)
+        )
+        lower_bounds = True
     known = (nan, neginf, posinf)
     if not any(known) and (None in known or values.all_nonfinite):
         return Judged(None, "statistics_incomplete")
@@ -110,6 +120,16 @@ def judge_values(values: WrittenValues, dtype: Dtype, shape: tuple[int, ...]) ->
         l2=_finite(values.l2),
     )
     return Judged(stats, notes=("counts_are_lower_bounds",) if lower_bounds else ())
+
+
+def _shown_by_extremes(*extremes: float | int | None) -> tuple[int, int, int]:
+    """How many NaN, -Inf and +Inf there are at the least, by Max and Min alone."""
+    known = [float(value) for value in extremes if value is not None]
+    return (
+        int(any(math.isnan(value) for value in known)),
+        int(-math.inf in known),
+        int(math.inf in known),
+    )
 
 
 def read_count(text: str) -> int | None:

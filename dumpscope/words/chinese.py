@@ -240,6 +240,12 @@ def _saturated_origin_confirmed(facts: Facts) -> str:
 
 
 def _bad_input(facts: Facts) -> str:
+    earlier = facts.number("seen_before")
+    if earlier is not None:
+        return (
+            f"{_has(facts, 'input')}，而本 step 中没有任何算子产生过它："
+            f"它来自之前，同一 rank 的 step {earlier:.0f} 已经出错"
+        )
     return (
         f"{_has(facts, 'input')}，而转储中没有任何算子产生过它："
         "问题早于本次转储（数据、权重或更早的 step）"
@@ -258,7 +264,7 @@ def _received(facts: Facts) -> str:
     elif unread and not absent:
         source = f"来自 rank {unread}，其输入无法检查"
     else:
-        source = "来自不在转储中的 rank" + (f"（缺少 rank {absent}）" if absent else "")
+        source = "很可能来自不在转储中的 rank" + (f"（缺少 rank {absent}）" if absent else "")
     own = ""
     if facts.count("inputs") != 0:
         own = "本 rank 自己送入该通信算子的数据均为有限值："

@@ -206,9 +206,20 @@ def _saturated_origin_confirmed(facts: Facts) -> str:
 
 def _bad_input(facts: Facts) -> str:
     return (
-        f"{_has(facts, 'input')} and nothing in the dump produced it: the trouble is older than "
-        "the dump (data, weights or an earlier step)"
+        f"{_has(facts, 'input')} and nothing in {_where_sought(facts)} produced it: "
+        f"{_older_trouble(facts)}"
     )
+
+
+def _where_sought(facts: Facts) -> str:
+    return "the dump" if facts.number("seen_before") is None else "this step"
+
+
+def _older_trouble(facts: Facts) -> str:
+    earlier = facts.number("seen_before")
+    if earlier is None:
+        return "the trouble is older than the dump (data, weights or an earlier step)"
+    return f"it came from before, and step {earlier:.0f} of this rank was bad already"
 
 
 def _bad_input_source(facts: Facts) -> str:
@@ -226,7 +237,7 @@ def _received(facts: Facts) -> str:
     elif unread and not absent:
         source = f"from {_ranks(unread)}, whose inputs could not be checked"
     else:
-        source = "from a rank that is not in the dump"
+        source = "most likely from a rank that is not in the dump"
         source += f" (missing: {_ranks(absent)})" if absent else ""
     own = ""
     if facts.count("inputs") != 0:
