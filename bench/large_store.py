@@ -48,7 +48,8 @@ with Store.open(sys.argv[1]) as store:
     seconds = time.perf_counter() - started
 peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 first = scan.findings[0]
-print(f"{seconds:.1f} {peak_mib:.0f} {len(scan.findings)} {first.verdict} {dict(scan.counts.by_verdict)}")
+print(f"{seconds:.1f} {peak_mib:.0f} {len(scan.findings)} {first.verdict}")
+print(dict(scan.counts.by_verdict))
 """
 
 
@@ -71,15 +72,11 @@ def _results(per_step: int, addresses: bool) -> Iterator[FileResult]:
     draw = random.Random(7)
     for rank in range(RANKS):
         for step in range(STEPS):
-            place = Place(
-                run=RUN, step=step, device_id=rank, model_name="net", model_id=1
-            )
+            place = Place(run=RUN, step=step, device_id=rank, model_name="net", model_id=1)
             yield from _chain(per_step, place, addresses, draw)
 
 
-def _chain(
-    count: int, place: Place, addresses: bool, draw: random.Random
-) -> Iterator[FileResult]:
+def _chain(count: int, place: Place, addresses: bool, draw: random.Random) -> Iterator[FileResult]:
     saturates = count * 88 // 100
     turns = count * 90 // 100
     clean = TensorStats(count=COUNT, min=-2.5, max=3.25)

@@ -2,7 +2,7 @@
  * compiler use it, AVX2 is defined where it has at least that.
  *
  * Everything is found from the bit patterns ("codes") of the numbers, as in
- * `dumpscope.floatcodes`: in an integer view of a float type the order of codes is the order of
+ * `dumpscope.stats.floatcodes`: in an integer view of a float type the order of codes is the order of
  * magnitudes. Sums are formed in double over pieces that stay in the first cache. What is exact
  * in double (squares of all types but float64) is the same on every machine.
  */

@@ -12,22 +12,22 @@ from datetime import date
 from itertools import islice
 
 from dumpscope.aclconfig.values import parse_steps
-from dumpscope.baseline import Applied, apply_baseline, load_baseline, note_baseline
-from dumpscope.collectives import Collectives
-from dumpscope.dataflow import lane_of
-from dumpscope.edges import connect
-from dumpscope.errors import OptionsError
-from dumpscope.exchanges import find_presence, gather_calls
-from dumpscope.filters import select_findings
-from dumpscope.findings import note_loss_scale
-from dumpscope.gathering import find_flagged, gather
-from dumpscope.gradnames import ParameterNames
-from dumpscope.hardware import (
+from dumpscope.causality.dataflow import lane_of
+from dumpscope.causality.edges import connect
+from dumpscope.causality.findings import note_loss_scale
+from dumpscope.causality.hardware import (
     Flag,
     describe_flags,
     distinct_records,
     join_overflow,
 )
+from dumpscope.causality.optypes import checks_gradients, is_source
+from dumpscope.causality.ranking import rank_findings
+from dumpscope.causality.runs import group_runs
+from dumpscope.causality.verdicts import Judge
+from dumpscope.errors import OptionsError
+from dumpscope.filters import select_findings
+from dumpscope.gathering import find_flagged, gather
 from dumpscope.model import (
     PARAMETER,
     Counts,
@@ -39,16 +39,16 @@ from dumpscope.model import (
     ScanOptions,
     Verdict,
 )
-from dumpscope.optypes import checks_gradients, is_source
+from dumpscope.nightly.baseline import Applied, apply_baseline, load_baseline, note_baseline
 from dumpscope.outcome import decide_outcome
-from dumpscope.patterns import explain_ranks
-from dumpscope.ranking import rank_findings
-from dumpscope.ranksummary import summarise_ranks
-from dumpscope.rankview import find_topology
+from dumpscope.ranks.collectives import Collectives
+from dumpscope.ranks.exchanges import find_presence, gather_calls
+from dumpscope.ranks.gradnames import ParameterNames
+from dumpscope.ranks.patterns import explain_ranks
+from dumpscope.ranks.ranksummary import summarise_ranks
+from dumpscope.ranks.rankview import find_topology
 from dumpscope.rules import load_rules
-from dumpscope.runs import group_runs
 from dumpscope.store import Selection, Store
-from dumpscope.verdicts import Judge
 
 __all__ = ["conclude"]
 

@@ -29,9 +29,9 @@ from dumpscope.model import (
 from dumpscope.naming import timestamp_ns
 from dumpscope.plugins import ReaderRegistry
 from dumpscope.readers.protocol import Execution, Reader, Record, TensorRecord
-from dumpscope.screening import screen_small
 from dumpscope.source import DumpSource, LocalSource, ReadBuffer
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
+from dumpscope.stats.screening import screen_small
 
 __all__ = ["Examiner", "failure_of"]
 

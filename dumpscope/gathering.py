@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dumpscope.assembly import RawKey, assemble, part_key, raw_key
-from dumpscope.communication import communication_kind
-from dumpscope.exchanges import without_tensors
-from dumpscope.hardware import TaskKey, folder_of, task_key
-from dumpscope.inputs import is_notable
+from dumpscope.causality.assembly import RawKey, assemble, part_key, raw_key
+from dumpscope.causality.hardware import TaskKey, folder_of, task_key
+from dumpscope.causality.inputs import is_notable
 from dumpscope.model import FORM_RAW, OpRecord, OverflowRecord, TensorSummary
+from dumpscope.ranks.communication import communication_kind
+from dumpscope.ranks.exchanges import without_tensors
 from dumpscope.store import Store
 
 __all__ = ["Material", "find_flagged", "gather"]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dumpscope.causality.ranking import FAIL_ORDER
 from dumpscope.errors import OptionsError
 from dumpscope.model import (
     SEVERITY_OF,
@@ -16,7 +17,6 @@ from dumpscope.model import (
     ScanOptions,
     Verdict,
 )
-from dumpscope.ranking import FAIL_ORDER
 
 __all__ = [
     "EXIT_CLEAN",

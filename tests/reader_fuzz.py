@@ -9,7 +9,7 @@ from dumpscope.dtypes import dtype_named
 from dumpscope.errors import DumpReadError
 from dumpscope.model import Match
 from dumpscope.readers.protocol import Execution, Reader
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from memory_source import MemorySource
 
 SMALL = 1 << 20

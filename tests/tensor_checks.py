@@ -10,7 +10,7 @@ import pytest
 
 import naive_numbers
 from dumpscope.model import StatsLevel, TensorStats
-from dumpscope.stats import Measured
+from dumpscope.stats.measuring import Measured
 from naive_numbers import Naive
 
 COUNTS = ("count", "nan", "posinf", "neginf", "saturated", "saturated_negative", "near_limit")

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dumpscope.baseline import (
+from dumpscope.cli.main import run_with
+from dumpscope.errors import ConfigError, OptionsError
+from dumpscope.model import Finding, OpRecord, Place, Reason, Verdict
+from dumpscope.nightly.baseline import (
     Baseline,
     Entry,
     apply_baseline,
@@ -18,9 +21,6 @@ from dumpscope.baseline import (
     load_baseline,
     parse_baseline,
 )
-from dumpscope.cli.main import run_with
-from dumpscope.errors import ConfigError, OptionsError
-from dumpscope.model import Finding, OpRecord, Place, Reason, Verdict
 from op_builders import bad, clean, make_op, tensor
 
 TODAY = date(2026, 1, 15)

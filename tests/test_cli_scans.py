@@ -127,6 +127,7 @@ def test_scans_are_removed_even_where_the_room_cannot_be_given_back(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scan_id = fill()
+
     def compact(store: Store) -> None:
         raise StoreError(f"{store.path}: the store is locked by another process")
 
@@ -159,7 +160,5 @@ def test_the_option_and_the_variable_name_the_store(
 
 
 @pytest.mark.parametrize("arguments", [["prune"], ["prune", "--keep", "-1"], ["rm"]], ids=str)
-def test_wrong_usage_is_status_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert run(capsys, *arguments)[0] == 2

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from dumpscope.collectives import Collectives, Presence
 from dumpscope.model import OpRecord, Place, TensorStats, TensorSummary
-from dumpscope.parallelism import plan_topology
+from dumpscope.ranks.collectives import Collectives, Presence
+from dumpscope.ranks.parallelism import plan_topology
 from op_builders import bad, clean, make_op, tensor
 
 NAN = bad(nan=3)

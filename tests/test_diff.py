@@ -12,11 +12,11 @@ import pytest
 
 from cli_runs import run
 from dump_trees import write_op, write_tree
-from dumpscope import diffing
-from dumpscope.baseline import Entry
-from dumpscope.diffing import Diff, FindingBrief, Reading, Side, compare
-from dumpscope.headroom import headroom_bits
 from dumpscope.model import Reason
+from dumpscope.nightly import diffing
+from dumpscope.nightly.baseline import Entry
+from dumpscope.nightly.diffing import Diff, FindingBrief, Reading, Side, compare
+from dumpscope.nightly.headroom import headroom_bits
 from dumpscope.reporters.diff_report import build_diff, print_diff
 from scan_samples import HOSTILE_NAMES
 

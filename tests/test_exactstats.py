@@ -10,7 +10,7 @@ import pytest
 from dumpscope.dtypes import dtype_named
 from dumpscope.layouts import plain
 from dumpscope.model import StatsLevel
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from streamed_bytes import StreamedBytes
 
 

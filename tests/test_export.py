@@ -34,9 +34,9 @@ from builders import (
 from cli_runs import ROOT, Ended, run
 from dumpscope import open_dump
 from dumpscope.errors import ReportError
-from dumpscope.exporting import Exporter
-from dumpscope.exportnames import FileNamer, clean_part, open_subfolder
-from dumpscope.exportvalues import ArraySource
+from dumpscope.inspecting.exporting import Exporter
+from dumpscope.inspecting.exportnames import FileNamer, clean_part, open_subfolder
+from dumpscope.inspecting.exportvalues import ArraySource
 from dumpscope.layouts import plain, plan_geometry
 from dumpscope.plugins import load_readers
 from dumpscope.readers.protocol import MemoryData, TensorRecord
@@ -428,7 +428,7 @@ def test_csv_of_scalars_blocked_and_empty_tensors(tmp_path: Path) -> None:
 def test_a_very_large_text_is_refused_unless_forced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dumpscope.exporting.CSV_ELEMENTS_MAX", 3)
+    monkeypatch.setattr("dumpscope.inspecting.exporting.CSV_ELEMENTS_MAX", 3)
     path = put(tmp_path, half([1.0, 2.0, 3.0, 4.0]), half([1.0, 2.0, 3.0]))
     ended = run("export", path, "--to", "csv")
     assert ended.status == 2
@@ -516,7 +516,7 @@ def test_an_array_larger_than_the_disk_is_not_begun(
     class Usage:
         free = 7
 
-    monkeypatch.setattr("dumpscope.exporting.shutil.disk_usage", lambda _: Usage)
+    monkeypatch.setattr("dumpscope.inspecting.exporting.shutil.disk_usage", lambda _: Usage)
     path = put(tmp_path, half([1.0, 2.0, 3.0, 4.0]), half([1.0]))
     ended = run("export", path, "--to", "npy")
     assert ended.status == 3

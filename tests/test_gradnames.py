@@ -9,9 +9,9 @@ import pytest
 
 import torch_builders as torch
 from dumpscope.errors import CorruptDumpError
-from dumpscope.gradnames import ParameterNames
 from dumpscope.model import PARAMETER, GraphNode, Match, OpRecord, Scan, ScanOptions
-from dumpscope.parallelism import plan_topology
+from dumpscope.ranks.gradnames import ParameterNames
+from dumpscope.ranks.parallelism import plan_topology
 from dumpscope.readers.param_map import ParamMapReader
 from dumpscope.scanning import scan
 from dumpscope.words import render

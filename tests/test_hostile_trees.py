@@ -16,7 +16,7 @@ from dumpscope.dtypes import dtype_named
 from dumpscope.layouts import plan_geometry
 from dumpscope.model import StatsLevel
 from dumpscope.scanning import scan
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from dumpscope.store import Store
 from streamed_bytes import StreamedBytes
 

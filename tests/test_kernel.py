@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from dumpscope import kernel
 from dumpscope.dtypes import dtype_named
-from dumpscope.exactstats import Moments, Tally, tally_floats
-from dumpscope.floatcodes import FLOAT_CODES
 from dumpscope.layouts import plain
 from dumpscope.readers.protocol import MemoryData
-from dumpscope.screening import near_code
-from dumpscope.stats import measure
+from dumpscope.stats.exactstats import Moments, Tally, tally_floats
+from dumpscope.stats.floatcodes import FLOAT_CODES
+from dumpscope.stats.measuring import measure
+from dumpscope.stats.screening import near_code
 
 compiled = pytest.importorskip(
     "dumpscope._kernel", reason="the C kernel is not built (no compiler, or DUMPSCOPE_NO_KERNEL)"

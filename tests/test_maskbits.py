@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blocked_arrays
-from dumpscope import inspection, maskbits
 from dumpscope.dtypes import dtype_named
 from dumpscope.layouts import plain, plan_geometry
 from dumpscope.model import MaskPattern
-from dumpscope.stats import measure
+from dumpscope.stats import inspection, maskbits
+from dumpscope.stats.measuring import measure
 from streamed_bytes import StreamedBytes
 
 F32_MIN = float.fromhex("-0x1.fffffep127")

@@ -20,7 +20,7 @@ from dumpscope.readers.npy import NpyReader
 from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.readers.written_stats import WrittenValues, judge_values, read_value
 from dumpscope.source import LocalSource, ReadBuffer
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from memory_source import MemorySource, read_all
 from reader_fuzz import damaged, exhaust
 

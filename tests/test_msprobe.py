@@ -26,7 +26,7 @@ from dumpscope.readers.msprobe_json import JsonMember, read_members
 from dumpscope.readers.msprobe_statistics import judge_statistics
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
 from dumpscope.source import LocalSource, ReadBuffer
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from memory_source import MemorySource
 from reader_fuzz import damaged, exhaust
 

@@ -24,7 +24,7 @@ from dumpscope.model import FORM_CONVERTED, DumpFile, Match
 from dumpscope.readers.npy import NpyReader
 from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.source import LocalSource, ReadBuffer
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from memory_source import MemorySource, read_all, read_op
 from reader_fuzz import damaged, exhaust
 

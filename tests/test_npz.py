@@ -24,7 +24,7 @@ from dumpscope.readers.array_roles import locate_key, role_of_key, role_of_stem,
 from dumpscope.readers.npz import NpzReader
 from dumpscope.readers.protocol import Execution
 from dumpscope.source import LocalSource, ReadBuffer
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from memory_source import MemorySource, read_all
 from reader_fuzz import damaged, exhaust
 

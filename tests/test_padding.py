@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import blocked_arrays
 import naive_numbers
-from dumpscope import elements, padding, positions
 from dumpscope.dtypes import dtype_named
 from dumpscope.layouts import Geometry, plain, plan_geometry
 from dumpscope.model import StatsLevel
-from dumpscope.stats import exponent_histogram, measure
+from dumpscope.stats import elements, padding, positions
+from dumpscope.stats.measuring import exponent_histogram, measure
 from streamed_bytes import StreamedBytes
 from tensor_checks import check, encode, some_codes
 

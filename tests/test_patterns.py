@@ -13,7 +13,6 @@ import openpyxl
 import pytest
 
 from cli_runs import run
-from dumpscope.collectives import Presence
 from dumpscope.errors import ConfigError, OptionsError
 from dumpscope.model import (
     Finding,
@@ -27,10 +26,11 @@ from dumpscope.model import (
     ScanOptions,
     Verdict,
 )
-from dumpscope.parallelism import Topology, plan_topology
-from dumpscope.patterns import explain_ranks
-from dumpscope.ranksummary import summarise_ranks
-from dumpscope.rankview import check_rank_options, find_topology
+from dumpscope.ranks.collectives import Presence
+from dumpscope.ranks.parallelism import Topology, plan_topology
+from dumpscope.ranks.patterns import explain_ranks
+from dumpscope.ranks.ranksummary import summarise_ranks
+from dumpscope.ranks.rankview import check_rank_options, find_topology
 from dumpscope.reporters.document import build_document
 from dumpscope.reporters.excel import ExcelReporter
 from dumpscope.reporters.terminal import render_scan

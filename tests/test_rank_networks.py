@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dumpscope.collectives import Collectives
-from dumpscope.dataflow import Dataflow
+from dumpscope.causality.dataflow import Dataflow
+from dumpscope.causality.verdicts import Judge
 from dumpscope.model import OpRecord, Place, TensorStats, TensorSummary
-from dumpscope.parallelism import Topology, plan_topology
-from dumpscope.ranksummary import summarise_ranks
+from dumpscope.ranks.collectives import Collectives
+from dumpscope.ranks.parallelism import Topology, plan_topology
+from dumpscope.ranks.ranksummary import summarise_ranks
 from dumpscope.rules import load_rules
-from dumpscope.verdicts import Judge
 from op_builders import bad, clean, make_op, tensor
 
 SEEDS = range(100)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dumpscope.dataflow import Dataflow
+from dumpscope.causality.dataflow import Dataflow
+from dumpscope.causality.ranking import rank_findings
+from dumpscope.causality.runs import group_runs
+from dumpscope.causality.verdicts import Judge
 from dumpscope.model import Finding, OpRecord
-from dumpscope.ranking import rank_findings
 from dumpscope.rules import load_rules
-from dumpscope.runs import group_runs
-from dumpscope.verdicts import Judge
 from op_builders import bad, clean, make_op, saturated, tensor
 
 

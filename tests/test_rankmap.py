@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dumpscope.errors import ConfigError
-from dumpscope.rankmap import load_rank_map
+from dumpscope.ranks.rankmap import load_rank_map
 
 
 def written(folder: Path, text: str, name: str = "ranks.json") -> str:

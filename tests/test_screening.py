@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from dumpscope import kernel
 from dumpscope.dtypes import dtype_named
-from dumpscope.floatcodes import FLOAT_CODES
 from dumpscope.layouts import Geometry, plain, plan_geometry
 from dumpscope.readers.protocol import MemoryData
-from dumpscope.screening import SMALL_BYTES, screen_small
-from dumpscope.stats import measure
+from dumpscope.stats.floatcodes import FLOAT_CODES
+from dumpscope.stats.measuring import measure
+from dumpscope.stats.screening import SMALL_BYTES, screen_small
 
 pytestmark = pytest.mark.skipif(
     kernel.screen_floats is None, reason="the C kernel is not built, so all go the long way"

@@ -24,7 +24,7 @@ from builders import (
     stats_csv,
 )
 from cli_runs import ROOT, run
-from dumpscope.closeup import exponent_range
+from dumpscope.inspecting.closeup import exponent_range
 from dumpscope.reporters.exponents import draw_exponents
 from dumpscope.words.closeup import describe_place, format_value
 from scan_samples import HOSTILE_NAMES

@@ -18,7 +18,7 @@ from dumpscope.dtypes import dtype_named
 from dumpscope.errors import UnsupportedDtypeError
 from dumpscope.layouts import plain, plan_geometry
 from dumpscope.model import StatsLevel, TensorStats
-from dumpscope.stats import exponent_histogram, measure
+from dumpscope.stats.measuring import exponent_histogram, measure
 from streamed_bytes import StreamedBytes
 from tensor_checks import check, encode, interesting_codes, pack, some_codes
 

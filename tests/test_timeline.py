@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from dumpscope.folding import Branch, fold_tree, rate_nodes
-from dumpscope.lanes import MOST_ROWS, plan_rows
 from dumpscope.model import Finding, Verdict
-from dumpscope.timeline import Timeline, plan_timeline
-from dumpscope.trace import Trace, build_trace
+from dumpscope.tracing.folding import Branch, fold_tree, rate_nodes
+from dumpscope.tracing.lanes import MOST_ROWS, plan_rows
+from dumpscope.tracing.timeline import Timeline, plan_timeline
+from dumpscope.tracing.trace import Trace, build_trace
 from op_builders import bad, clean, make_op
 from trace_scans import (
     chain_scan,

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dumpscope.communication import (
+from dumpscope.errors import OptionsError
+from dumpscope.ranks.communication import (
     communication_kind,
     family_name,
     group_ranks_of,
     group_token,
     named_rank,
 )
-from dumpscope.errors import OptionsError
-from dumpscope.parallelism import Topology, format_ranks, plan_topology, read_order
+from dumpscope.ranks.parallelism import Topology, format_ranks, plan_topology, read_order
 from op_builders import clean, make_op
 
 KINDS = {

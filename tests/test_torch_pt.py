@@ -24,7 +24,7 @@ from dumpscope.readers import torch_unpickle, torch_views
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
 from dumpscope.readers.torch_pt import TorchReader
 from dumpscope.source import LocalSource, ReadBuffer
-from dumpscope.stats import measure
+from dumpscope.stats.measuring import measure
 from reader_fuzz import damaged, exhaust
 
 NAN = float("nan")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dumpscope.dataflow import Dataflow, KnownInput, Producer, lane_of, sequence_key
+from dumpscope.causality.dataflow import Dataflow, KnownInput, Producer, lane_of, sequence_key
 from dumpscope.errors import OptionsError
 from dumpscope.model import Finding, OpRecord, Scan, Verdict
-from dumpscope.trace import Node, Trace, build_trace, find_origins
+from dumpscope.tracing.trace import Node, Trace, build_trace, find_origins
 from op_builders import bad, clean, make_op, saturated
 from trace_scans import (
     chain_scan,

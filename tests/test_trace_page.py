@@ -16,7 +16,7 @@ import pytest
 from browser import Browser, Page
 from dumpscope.model import Scan
 from dumpscope.reporters.trace_html import write_page
-from dumpscope.trace import build_trace
+from dumpscope.tracing.trace import build_trace
 from test_trace_reports import hostile_scan
 from trace_scans import make_scan, ranks_scan, scan_of_verdicts, wide_scan
 

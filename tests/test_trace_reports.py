@@ -16,7 +16,7 @@ from dumpscope.reporters.trace_document import build_trace_document, write_docum
 from dumpscope.reporters.trace_dot import write_dot
 from dumpscope.reporters.trace_svg import write_svg
 from dumpscope.reporters.trace_text import render_trace
-from dumpscope.trace import build_trace
+from dumpscope.tracing.trace import build_trace
 from scan_samples import HOSTILE_NAMES
 from trace_scans import chain_scan, make_scan, ranks_scan, scan_of_verdicts, wide_scan
 

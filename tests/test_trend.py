@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from cli_runs import run
 from dump_trees import write_op
-from dumpscope import trend as trend_module
 from dumpscope.model import OpRecord, Place, TensorStats
+from dumpscope.nightly import trend as trend_module
+from dumpscope.nightly.trend import LeftBand, Series, TrendSource, trend_series
 from dumpscope.reporters.trend_plot import draw_trend
 from dumpscope.reporters.trend_report import Trend, print_trend, write_trend_csv
-from dumpscope.trend import LeftBand, Series, TrendSource, trend_series
 from op_builders import make_op, tensor
 from scan_samples import HOSTILE_NAMES
 

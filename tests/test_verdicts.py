@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from dumpscope.dataflow import Dataflow
-from dumpscope.hardware import Flag
+from dumpscope.causality.dataflow import Dataflow
+from dumpscope.causality.hardware import Flag
+from dumpscope.causality.verdicts import Judge
 from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, TensorStats, Verdict
 from dumpscope.rules import load_rules
-from dumpscope.verdicts import Judge
 from op_builders import bad, clean, make_op, masked, saturated, tensor, unread
 
 FLAG = Flag(

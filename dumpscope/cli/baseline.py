@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from dumpscope.baseline import Entry
     from dumpscope.model import Scan
+    from dumpscope.nightly.baseline import Entry
 
 __all__ = ["baseline"]
 
@@ -55,7 +55,7 @@ def write(
     """Write the findings of a scan as known ones."""
     from dataclasses import replace
 
-    from dumpscope.baseline import collect_entries
+    from dumpscope.nightly.baseline import collect_entries
 
     found = _load(scan_id, store_file).findings
     entries = [replace(e, reason=reason, expires=expires) for e in collect_entries(found)]
@@ -81,7 +81,7 @@ def update(
     """Add the new findings of a scan to a file; reasons that are there are kept."""
     from dataclasses import replace
 
-    from dumpscope.baseline import collect_entries, load_baseline
+    from dumpscope.nightly.baseline import collect_entries, load_baseline
 
     found = {entry.key: entry for entry in collect_entries(_load(scan_id, store_file).findings)}
     old = {entry.key: entry for entry in load_baseline(file).entries}
@@ -106,7 +106,7 @@ def update(
 @_FILE
 def show(file: str) -> None:
     """Print the entries of a file, one a line."""
-    from dumpscope.baseline import load_baseline
+    from dumpscope.nightly.baseline import load_baseline
     from dumpscope.safetext import make_printable
 
     today = date.today()  # noqa: DTZ011 - an expiry date is a day where the user is
@@ -137,7 +137,7 @@ def _load(scan_id: str | None, store_file: str | None) -> Scan:
 
 
 def _save(file: str, entries: list[Entry], *, force: bool) -> None:
-    from dumpscope.baseline import dump_baseline
+    from dumpscope.nightly.baseline import dump_baseline
     from dumpscope.reporters.delivery import open_target
 
     with open_target(file, force=force) as target:

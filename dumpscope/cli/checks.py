@@ -14,8 +14,8 @@ __all__ = ["checks"]
 @click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of the explanations.")
 def checks(rules_file: str | None, lang: str | None) -> None:
     """List the verdicts in ranking order and the rules for expected values."""
+    from dumpscope.causality.ranking import FAIL_ORDER
     from dumpscope.model import SEVERITY_OF
-    from dumpscope.ranking import FAIL_ORDER
     from dumpscope.rules import load_rules
     from dumpscope.safetext import make_printable
     from dumpscope.words import describe_verdict, language_of

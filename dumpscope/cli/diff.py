@@ -41,9 +41,9 @@ def diff(
     document written with --limit 0. Findings are compared as with a baseline; tensors by the
     headroom to their data type's limit and by their shares of zeros and subnormals.
     """
-    from dumpscope.diffing import compare
+    from dumpscope.nightly.diffing import compare
+    from dumpscope.nightly.sides import open_side
     from dumpscope.reporters.diff_report import dump_diff, print_diff
-    from dumpscope.sides import open_side
     from dumpscope.words import language_of
 
     shown = (_JSON_LIMIT if as_json else _TABLE_LIMIT) if limit is None else limit

@@ -12,10 +12,10 @@ from dumpscope.cli.stored import open_scan
 from dumpscope.errors import OptionsError, StoreError
 
 if TYPE_CHECKING:
-    from dumpscope.exporting import Exporter, FileKind
-    from dumpscope.exportvalues import ArrayLayout
+    from dumpscope.inspecting.exporting import Exporter, FileKind
+    from dumpscope.inspecting.exportvalues import ArrayLayout
+    from dumpscope.inspecting.targets import Target
     from dumpscope.model import DumpFile
-    from dumpscope.targets import Target
 
 __all__ = ["export"]
 
@@ -72,10 +72,10 @@ def export(
     The paths that were written are printed, one per line. bfloat16 and 8-bit floats become
     float32; a .json beside such an array names its true type.
     """
-    from dumpscope.exporting import Exporter
+    from dumpscope.inspecting.exporting import Exporter
+    from dumpscope.inspecting.targets import parse_target
     from dumpscope.plugins import load_readers
     from dumpscope.safetext import make_printable
-    from dumpscope.targets import parse_target
 
     parsed = [parse_target(target) for target in targets]
     _check_output(output, [target.path for target in parsed if target.path is not None])
@@ -105,7 +105,7 @@ def _export_all(
 
 def _export_paths(exporter: Exporter, paths: Sequence[str]) -> Iterator[str]:
     """Export files and folders, below the output folder as they lie below what they share."""
-    from dumpscope.exporting import LeftOut
+    from dumpscope.inspecting.exporting import LeftOut
     from dumpscope.model import DumpFile
     from dumpscope.walk import walk
 
@@ -135,9 +135,9 @@ def _export_operator(
     exporter: Exporter, target: Target, scan_id: str | None, store_file: str | None
 ) -> Iterator[str]:
     """Export the best-ranked execution of an operator."""
+    from dumpscope.inspecting.targets import find_executions, is_same_execution
     from dumpscope.opendump import find_file
     from dumpscope.safetext import make_printable
-    from dumpscope.targets import find_executions, is_same_execution
 
     shown = make_printable(target.text)
     try:

@@ -129,7 +129,7 @@ def _asked_reports(
 
 def _load(values: dict[str, Any]) -> Scan:
     """Load the scan, with what it was asked for and the filters of this call."""
-    from dumpscope.rankview import refuse_wrong_sizes
+    from dumpscope.ranks.rankview import refuse_wrong_sizes
     from dumpscope.scanning import load_scan
     from dumpscope.store import Store, existing_store_path
 

@@ -94,7 +94,7 @@ def scan(
     """
     from dumpscope.model import ScanOptions
     from dumpscope.outcome import failing_verdicts, parse_tolerance
-    from dumpscope.rankview import check_rank_options, refuse_wrong_sizes
+    from dumpscope.ranks.rankview import check_rank_options, refuse_wrong_sizes
 
     asked = ScanOptions(**options)  # type: ignore[arg-type]
     # Before hours of reading, not after them.

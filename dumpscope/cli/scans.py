@@ -145,7 +145,7 @@ def import_scans(
     """
     from dumpscope.importable import open_parts
     from dumpscope.importing import import_parts
-    from dumpscope.rankview import refuse_wrong_sizes
+    from dumpscope.ranks.rankview import refuse_wrong_sizes
     from dumpscope.scanning import load_scan
     from dumpscope.store import Store, default_store_path
 

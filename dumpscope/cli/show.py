@@ -10,8 +10,8 @@ import click
 from dumpscope.cli.stored import open_scan, open_scan_if_any
 
 if TYPE_CHECKING:
-    from dumpscope.targets import Target
-    from dumpscope.views import View
+    from dumpscope.inspecting.targets import Target
+    from dumpscope.inspecting.views import View
 
 __all__ = ["show"]
 
@@ -51,7 +51,7 @@ def show(
     Shows header and attributes, all statistics of every tensor, where its bad elements are and
     what they hold, and how its exponents are spread over what its data type can hold.
     """
-    from dumpscope.targets import parse_target
+    from dumpscope.inspecting.targets import parse_target
     from dumpscope.words import language_of
 
     found = parse_target(target)
@@ -79,7 +79,7 @@ def _show_path(
     scan_id: str | None,
     store_file: str | None,
 ) -> View:
-    from dumpscope.showing import show_file
+    from dumpscope.inspecting.showing import show_file
 
     with open_scan_if_any(store_file, scan_id) as opened:
         return show_file(
@@ -102,8 +102,8 @@ def _show_named(
     store_file: str | None,
 ) -> View:
     from dumpscope.errors import OptionsError, StoreError
+    from dumpscope.inspecting.showing import show_file, show_operator
     from dumpscope.safetext import make_printable
-    from dumpscope.showing import show_file, show_operator
 
     shown = make_printable(target.text)
     try:

@@ -14,7 +14,7 @@ from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 if TYPE_CHECKING:
     from dumpscope.model import Finding, OpRecord
     from dumpscope.store import Store
-    from dumpscope.trace import Trace
+    from dumpscope.tracing.trace import Trace
 
 __all__ = ["trace"]
 
@@ -78,9 +78,9 @@ trace.defaults = {f"--{form}": f"dumpscope-trace.{form}" for form in _FORMS}
 
 def _trace(op_name: str | None, values: dict[str, Any]) -> Trace:
     """Load the scan and follow what grew out of the finding that was asked for."""
+    from dumpscope.causality.edges import connect
     from dumpscope.cli.stored import open_scan
-    from dumpscope.edges import connect
-    from dumpscope.trace import build_trace, find_origins
+    from dumpscope.tracing.trace import build_trace, find_origins
 
     with open_scan(values["store_file"], values["scan_id"]) as (store, scan):
         origins = find_origins(

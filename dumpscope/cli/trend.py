@@ -13,8 +13,8 @@ from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 
 if TYPE_CHECKING:
     from dumpscope.model import OpRecord
+    from dumpscope.nightly.trend import TrendSource
     from dumpscope.store import Selection, Store
-    from dumpscope.trend import TrendSource
 
 __all__ = ["trend"]
 
@@ -73,10 +73,10 @@ def trend(
     Shows the headroom to the data type's limit in bits, NaN, RMS, the L2 norm of gradients (over
     10,000 marked), and the first point at which a tensor left the band of the earlier ones.
     """
+    from dumpscope.nightly.trend import trend_series
     from dumpscope.reporters.delivery import check_target, open_target
     from dumpscope.reporters.trend_report import Trend, dump_trend, print_trend, write_trend_csv
     from dumpscope.store import Selection, Store, existing_store_path
-    from dumpscope.trend import trend_series
     from dumpscope.words import language_of
 
     check_asked_paths([("--csv", csv_path), ("--json", "-" if as_json else None)])
@@ -111,8 +111,8 @@ def _list_sources(
     store: Store, scan_id: str | None, last: int | None, selection: Selection
 ) -> list[TrendSource]:
     """The scans to read, the oldest first."""
-    from dumpscope.sides import find_scan_id
-    from dumpscope.trend import TrendSource
+    from dumpscope.nightly.sides import find_scan_id
+    from dumpscope.nightly.trend import TrendSource
 
     newest = find_scan_id(store, scan_id or "latest")
     wanted = [newest]

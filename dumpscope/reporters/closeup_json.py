@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dumpscope.closeup import Closeup, exponent_range
+from dumpscope.inspecting.closeup import Closeup, exponent_range
+from dumpscope.inspecting.views import FileView, OpView, View
 from dumpscope.model import Finding, OpRecord
 from dumpscope.reporters.document import build_finding, build_record, build_tensor, json_number
 from dumpscope.safetext import escape_json_text
-from dumpscope.views import FileView, OpView, View
 
 __all__ = ["SCHEMA", "build_view", "dump_view"]
 

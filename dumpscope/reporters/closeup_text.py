@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from dumpscope.closeup import Closeup, exponent_range
+from dumpscope.inspecting.closeup import Closeup, exponent_range
+from dumpscope.inspecting.views import FileView, OpView, View
 from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, TensorSummary
 from dumpscope.overflow import describe_status
 from dumpscope.reporters.cells import shorten, wrap
@@ -15,7 +16,6 @@ from dumpscope.reporters.exponents import draw_exponents
 from dumpscope.reporters.tables import known_stats
 from dumpscope.reporters.terminal import WIDTH, is_ascii_only
 from dumpscope.safetext import make_ascii, make_printable
-from dumpscope.views import FileView, OpView, View
 from dumpscope.words import (
     format_count,
     format_number,

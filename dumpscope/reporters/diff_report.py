@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from dumpscope.diffing import Change, Diff, Drift, FindingBrief, Kind, OperatorChange, Side
+from dumpscope.nightly.diffing import Change, Diff, Drift, FindingBrief, Kind, OperatorChange, Side
 from dumpscope.reporters.document import json_number
 from dumpscope.reporters.text_page import TextColumn, TextPage, print_page
 from dumpscope.safetext import escape_json_text

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from dumpscope.baseline import model_key
 from dumpscope.model import Finding, Scan
+from dumpscope.nightly.baseline import model_key
 from dumpscope.outcome import EXIT_INCOMPLETE, failing_verdicts, parse_tolerance
 
 __all__ = ["OperatorGroup", "State", "group_findings", "is_incomplete", "level_of"]

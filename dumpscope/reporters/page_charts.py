@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dumpscope.dataflow import Lane, lane_of, sequence_key
+from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
 from dumpscope.model import Finding, RankState, RankSummary, Scan, Verdict
 from dumpscope.reporters.overview import tally_findings
 from dumpscope.safetext import make_printable

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dumpscope.closeup import exponent_range
 from dumpscope.dtypes import Dtype, dtype_named
+from dumpscope.inspecting.closeup import exponent_range
 from dumpscope.model import Finding, TensorStats, TensorSummary
 from dumpscope.reporters.page_rows import clip
 from dumpscope.reporters.tables import known_stats, list_text

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dumpscope.model import RankEvent, RankState, RankSummary, Reason, Scan
-from dumpscope.patterns import RANK_NOTES, name_coordinate
+from dumpscope.ranks.patterns import RANK_NOTES, name_coordinate
 
 __all__ = ["MOST_ROWS", "build_ranks", "list_rank_rows", "rank_notes"]
 

@@ -15,9 +15,9 @@ import json
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from dumpscope.baseline import model_key
+from dumpscope.causality.ranking import FAIL_ORDER
 from dumpscope.model import SEVERITY_OF, Finding, OpRecord, ReadFailure, Scan, Verdict
-from dumpscope.ranking import FAIL_ORDER
+from dumpscope.nightly.baseline import model_key
 from dumpscope.reporters.operator_groups import is_incomplete, level_of
 from dumpscope.reporters.summary import headline_of, unchecked_of
 from dumpscope.reporters.tables import cut

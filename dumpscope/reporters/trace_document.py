@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any, BinaryIO
 
-from dumpscope.folding import rate_nodes
 from dumpscope.model import Finding, OpRecord, TensorSummary
 from dumpscope.reporters.trace_labels import deciding_tensor
 from dumpscope.reporters.trace_summary import summarize_trace
 from dumpscope.safetext import escape_json_text
-from dumpscope.trace import Node, Trace
+from dumpscope.tracing.folding import rate_nodes
+from dumpscope.tracing.trace import Node, Trace
 from dumpscope.words import render
 
 __all__ = ["DEFAULT_LIMIT", "SCHEMA", "build_trace_document", "write_document"]

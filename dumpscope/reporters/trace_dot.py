@@ -16,8 +16,8 @@ from dumpscope.reporters.trace_labels import (
     split_name,
 )
 from dumpscope.reporters.trace_summary import summarize_trace
-from dumpscope.timeline import Item, Timeline, plan_timeline
-from dumpscope.trace import Trace
+from dumpscope.tracing.timeline import Item, Timeline, plan_timeline
+from dumpscope.tracing.trace import Trace
 from dumpscope.words.tracing import trace_word
 
 __all__ = ["write_dot"]

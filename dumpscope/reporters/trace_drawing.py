@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dumpscope.folding import rate_nodes
 from dumpscope.model import Verdict
-from dumpscope.parentage import EVIDENCE_ORDER
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.trace_labels import (
     count_bad,
@@ -33,8 +31,10 @@ from dumpscope.reporters.trace_wiring import (
     Path,
     draw_paths,
 )
-from dumpscope.timeline import Item, Row, Timeline, plan_timeline
-from dumpscope.trace import Node, Trace
+from dumpscope.tracing.folding import rate_nodes
+from dumpscope.tracing.parentage import EVIDENCE_ORDER
+from dumpscope.tracing.timeline import Item, Row, Timeline, plan_timeline
+from dumpscope.tracing.trace import Node, Trace
 from dumpscope.words.tracing import format_ranges, trace_word
 
 __all__ = ["Box", "Picture", "draw_trace", "style_of"]

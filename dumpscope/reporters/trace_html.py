@@ -33,7 +33,7 @@ from dumpscope.reporters.trace_svg import (
     template_environment,
 )
 from dumpscope.safetext import make_printable
-from dumpscope.trace import Node, Trace
+from dumpscope.tracing.trace import Node, Trace
 from dumpscope.words import render
 from dumpscope.words.tracing import trace_word
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dumpscope.dataflow import lane_of
-from dumpscope.folding import count_types
-from dumpscope.inputs import is_saturated
+from dumpscope.causality.dataflow import lane_of
+from dumpscope.causality.inputs import is_saturated
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
 from dumpscope.safetext import make_printable
-from dumpscope.trace import Node, Outside, Trace
+from dumpscope.tracing.folding import count_types
+from dumpscope.tracing.trace import Node, Outside, Trace
 from dumpscope.words import format_count, label
 from dumpscope.words.tracing import format_duration, format_ranges, trace_word
 

@@ -11,7 +11,7 @@ from dumpscope.reporters.trace_labels import (
     name_ranks,
     name_steps,
 )
-from dumpscope.trace import Outside, Trace
+from dumpscope.tracing.trace import Outside, Trace
 from dumpscope.words import label, render
 from dumpscope.words.tracing import trace_word
 

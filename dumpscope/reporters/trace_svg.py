@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, BinaryIO
 
 from dumpscope.reporters.trace_drawing import Picture, draw_trace
-from dumpscope.trace import Trace
+from dumpscope.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
-from dumpscope.folding import Branch, fold_tree, rate_nodes
-from dumpscope.parentage import EVIDENCE_ORDER
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.terminal import WIDTH, is_ascii_only
 from dumpscope.reporters.trace_labels import (
@@ -27,7 +25,9 @@ from dumpscope.reporters.trace_labels import (
 )
 from dumpscope.reporters.trace_summary import summarize_trace
 from dumpscope.safetext import make_ascii
-from dumpscope.trace import Node, Trace
+from dumpscope.tracing.folding import Branch, fold_tree, rate_nodes
+from dumpscope.tracing.parentage import EVIDENCE_ORDER
+from dumpscope.tracing.trace import Node, Trace
 from dumpscope.words import format_count
 from dumpscope.words.tracing import trace_word
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dumpscope.parentage import EVIDENCE_ORDER
 from dumpscope.reporters.trace_labels import name_evidence
-from dumpscope.timeline import Item, Rail, Timeline, Wire
+from dumpscope.tracing.parentage import EVIDENCE_ORDER
+from dumpscope.tracing.timeline import Item, Rail, Timeline, Wire
 from dumpscope.words import format_count
 
 __all__ = [

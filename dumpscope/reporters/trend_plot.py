@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from dumpscope.nightly.trend import Point, Series
 from dumpscope.reporters.cells import shorten
 from dumpscope.safetext import make_printable
-from dumpscope.trend import Point, Series
 from dumpscope.words.nightly import nightly_word
 
 __all__ = ["MOST_LINES", "draw_trend"]

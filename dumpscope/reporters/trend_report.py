@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TextIO
 
+from dumpscope.nightly.trend import LARGE_GRADIENT, Point, Series
 from dumpscope.reporters.document import json_number
 from dumpscope.reporters.flat import format_cell
 from dumpscope.reporters.tables import Cell
 from dumpscope.reporters.text_page import TextColumn, TextPage, print_page
 from dumpscope.safetext import escape_json_text
-from dumpscope.trend import LARGE_GRADIENT, Point, Series
 from dumpscope.version import VERSION
 from dumpscope.words import format_count, format_number
 from dumpscope.words.nightly import nightly_word

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from markupsafe import Markup
 
 from dumpscope.model import Finding, OverflowFinding, Scan, Verdict
+from dumpscope.nightly.trend import TrendSource, trend_series
 from dumpscope.reporters.overview import SummaryRow, list_summary_rows
 from dumpscope.reporters.page_charts import GROUPS, draw_heat_map, draw_lanes, name_verdict
 from dumpscope.reporters.page_rows import DETAILED_FINDINGS, RowPacker, plan_table
@@ -29,7 +30,6 @@ from dumpscope.reporters.summary import (
 )
 from dumpscope.reporters.trend_plot import draw_trend
 from dumpscope.safetext import make_printable
-from dumpscope.trend import TrendSource, trend_series
 from dumpscope.words import describe_verdict, label, render, render_status
 from dumpscope.words.page import page_word, page_words
 

@@ -58,9 +58,7 @@ class StoreListing(StoreConnection):
         """One scan. Raises `StoreError` when it is not there."""
         number = self._scan_no(scan_id)
         with told(self.path):
-            row = self._connection.execute(
-                f"{_COLUMNS} WHERE scan_no = ?", (number,)
-            ).fetchone()
+            row = self._connection.execute(f"{_COLUMNS} WHERE scan_no = ?", (number,)).fetchone()
         return _info(row)
 
     def find_scan(self, text: str) -> str:
@@ -93,9 +91,7 @@ class StoreListing(StoreConnection):
     def latest(self) -> ScanInfo | None:
         """The scan that was begun last, `None` in an empty store."""
         with told(self.path):
-            row = self._connection.execute(
-                f"{_COLUMNS} ORDER BY scan_no DESC LIMIT 1"
-            ).fetchone()
+            row = self._connection.execute(f"{_COLUMNS} ORDER BY scan_no DESC LIMIT 1").fetchone()
         return None if row is None else _info(row)
 
     def find_unfinished(self, root: str) -> ScanInfo | None:

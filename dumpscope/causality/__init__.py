@@ -1,0 +1,1 @@
+"""What happened in each execution, who wrote what it read, and which comes first."""

@@ -1,0 +1,257 @@
+"""Producers by device address, for the inputs that are asked for and for whole ranks.
+
+Addresses count only where they can be believed. Where inputs hold exactly what an earlier output
+held, addresses have to lead there; dumps in which they mostly do not have addresses that were made
+up by whatever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dumpscope.causality.addresses import Spans, link_reads, meeting
+from dumpscope.causality.dataflow import Lane
+from dumpscope.store import Memory
+
+__all__ = ["AddressMap", "AddressQuery", "RowLinks", "Run", "Writer"]
+
+Run = tuple[int, str]
+"""(source, run): what one writer wrote."""
+
+_Rows = npt.NDArray[np.int64]
+
+_SAMPLE = 100_000
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressQuery:
+    """An input whose writers are sought: `size_bytes` from `address` of the operator `op_id`."""
+
+    op_id: int
+    index: int
+    address: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """An output that is visible in an input's range."""
+
+    op_id: int
+    index: int
+
+
+class RowLinks:
+    """Which executions wrote what an execution read, by row, clean ones among them."""
+
+    def __init__(self, reader: _Rows, writer: _Rows, rows: int) -> None:
+        order = np.argsort(reader, kind="stable")
+        self._writer = writer[order]
+        self._begin = np.searchsorted(reader[order], np.arange(rows + 1))
+
+    def parents_of(self, row: int) -> list[int]:
+        """Rows of the writers."""
+        found: list[int] = self._writer[self._begin[row] : self._begin[row + 1]].tolist()
+        return found
+
+
+class AddressMap:
+    """The device memory of a scan over time."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.lanes: Sequence[Lane] = memory.lanes
+        self._op_id = memory.op_id
+        self._by_id = np.argsort(memory.op_id, kind="stable")
+        self._op_lane = memory.op_lane
+        self._op_position = memory.op_position
+        self._row = memory.row.astype(np.int32)
+        self._output = memory.is_output
+        self._spans = Spans.of(
+            memory.op_position[memory.row], memory.address, memory.size_bytes,
+            memory.op_id[memory.row], memory.index,
+        )  # fmt: skip
+        self._lane = memory.op_lane[memory.row].astype(np.int32)
+        self._votes = self._count_votes(memory)
+
+    # --- can they be believed? -----------------------------------------------------------------
+
+    def runs(self) -> set[Run]:
+        """All runs in which an output has an address."""
+        return {_run(self.lanes[lane]) for lane in np.unique(self._lane[self._output]).tolist()}
+
+    def votes_of(self, run: Run) -> tuple[int, int]:
+        """How often equal contents say that addresses are right, and that they are wrong."""
+        return self._votes.get(run, (0, 0))
+
+    def _count_votes(self, memory: Memory) -> dict[Run, tuple[int, int]]:
+        """Ask some inputs of each rank whether the output that holds the same is where they are.
+
+        Same means the same number of bytes, minimum and maximum, where these two differ.
+        """
+        with np.errstate(over="ignore"):
+            content = memory.size_bytes.copy()
+            for values in (memory.low, memory.high):
+                content = content * _MIX ^ values.view(np.uint64) + (content >> np.uint64(29))
+        telling = memory.low < memory.high
+        counted: dict[Run, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        for lane, rows in self._rows_by_lane(telling):
+            early = rows[np.argsort(self._spans.position[rows], kind="stable")][:_SAMPLE]
+            outputs, inputs = early[self._output[early]], early[~self._output[early]]
+            writes, reads = self._spans.take(outputs), self._spans.take(inputs)
+            read, write = link_reads(writes, reads)
+            right = np.zeros(len(inputs), dtype=bool)
+            right[read[content[inputs[read]] == content[outputs[write]]]] = True
+            known, first = np.unique(content[outputs], return_index=True)
+            made = np.zeros(len(inputs), dtype=bool)
+            if len(known):
+                at = np.minimum(np.searchsorted(known, content[inputs]), len(known) - 1)
+                # `outputs` is in the order of time, so the first of a content is the earliest.
+                made = (known[at] == content[inputs]) & (
+                    writes.position[first[at]] < reads.position
+                )
+            run = _run(self.lanes[lane])
+            yes, no = counted[run]
+            counted[run] = (yes + int(right.sum()), no + int((made & ~right).sum()))
+        return dict(counted)
+
+    # --- edges ---------------------------------------------------------------------------------
+
+    def find_writers(self, queries: Sequence[AddressQuery]) -> dict[tuple[int, int], list[Writer]]:
+        """Find the outputs visible in each input's range when the input was read.
+
+        Returns
+        -------
+        dict
+            By (op_id, index) of the query the writers, the latest first; an empty list where no
+            earlier output of the same rank meets the range. Queries of operators that the store
+            does not know are left out.
+        """
+        found: dict[tuple[int, int], list[Writer]] = {}
+        by_lane: dict[int, list[tuple[int, AddressQuery]]] = defaultdict(list)
+        rows = self.rows_of(query.op_id for query in queries)
+        for row, query in zip(rows, queries, strict=True):
+            if row is not None:
+                by_lane[int(self._op_lane[row])].append((int(self._op_position[row]), query))
+        for lane, all_rows in self._rows_by_lane(self._output):
+            asked = by_lane.pop(lane, [])
+            if asked:
+                self._answer(asked, self._spans.take(all_rows), found)
+        for asked in by_lane.values():
+            found.update(((query.op_id, query.index), []) for _, query in asked)
+        return found
+
+    def find_readers(
+        self, queries: Sequence[AddressQuery]
+    ) -> dict[tuple[int, int], tuple[int, int]]:
+        """Find who read exactly the same memory before each input was read, the latest each.
+
+        Returns
+        -------
+        dict
+            By (op_id, index) of the query operator and input index of the reader.
+        """
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        rows = self.rows_of(query.op_id for query in queries)
+        wanted = np.array([query.address for query in queries], dtype=np.uint64)
+        inputs = np.flatnonzero(~self._output & np.isin(self._spans.start, wanted))
+        by_range: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        for row in inputs[np.argsort(self._spans.position[inputs], kind="stable")].tolist():
+            start, end = int(self._spans.start[row]), int(self._spans.end[row])
+            by_range[int(self._lane[row]), start, end].append(row)
+        for row, query in zip(rows, queries, strict=True):
+            if row is None:
+                continue
+            end = query.address + max(query.size_bytes, 1)
+            earlier = by_range.get((int(self._op_lane[row]), query.address, end), [])
+            position = self._op_position[row]
+            before = [r for r in earlier if self._spans.position[r] < position]
+            if before:
+                reader = before[-1]
+                found[query.op_id, query.index] = (
+                    int(self._spans.op_id[reader]), int(self._spans.index[reader]),
+                )  # fmt: skip
+        return found
+
+    def _answer(
+        self,
+        asked: Sequence[tuple[int, AddressQuery]],
+        writes: Spans,
+        found: dict[tuple[int, int], list[Writer]],
+    ) -> None:
+        reads = Spans.of(
+            [position for position, _ in asked],
+            [query.address for _, query in asked],
+            [query.size_bytes for _, query in asked],
+            [query.op_id for _, query in asked],
+            [query.index for _, query in asked],
+        )
+        writes = writes.take(meeting(writes, reads.start, reads.end))
+        answers = [found.setdefault((q.op_id, q.index), []) for _, q in asked]
+        read, write = link_reads(writes, reads)
+        op_ids, indexes = writes.op_id[write].tolist(), writes.index[write].tolist()
+        for number, op_id, index in zip(read.tolist(), op_ids, indexes, strict=True):
+            answers[number].append(Writer(op_id, index))
+
+    def link_lanes(self, first: Mapping[Lane, int]) -> RowLinks:
+        """Link all executions of some ranks, those before the row `first` of the rank left out."""
+        readers: list[_Rows] = []
+        writers: list[_Rows] = []
+        wanted = {
+            number: int(self._op_position[first[lane]])
+            for number, lane in enumerate(self.lanes)
+            if lane in first
+        }
+        for lane, rows in self._rows_by_lane(np.ones(len(self._lane), dtype=bool)):
+            if lane not in wanted:
+                continue
+            late = rows[self._spans.position[rows] >= wanted[lane]]
+            outputs, inputs = late[self._output[late]], late[~self._output[late]]
+            read, write = link_reads(self._spans.take(outputs), self._spans.take(inputs))
+            pair = np.unique(
+                self._row[inputs[read]].astype(np.int64) * len(self._op_id)
+                + self._row[outputs[write]]
+            )
+            readers.append(pair // len(self._op_id))
+            writers.append(pair % len(self._op_id))
+        none = np.zeros(0, dtype=np.int64)
+        return RowLinks(
+            np.concatenate([none, *readers]), np.concatenate([none, *writers]), len(self._op_id)
+        )
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def rows_of(self, op_ids: Iterable[int]) -> list[int | None]:
+        """Rows of executions by number; `None` for those that are not in the store."""
+        wanted = np.array(list(op_ids), dtype=np.int64)
+        if not len(self._op_id):
+            return [None] * len(wanted)
+        at = np.searchsorted(self._op_id, wanted, sorter=self._by_id)
+        rows = self._by_id[np.minimum(at, len(self._op_id) - 1)]
+        there = self._op_id[rows] == wanted
+        return [
+            row if known else None for row, known in zip(rows.tolist(), there.tolist(), strict=True)
+        ]
+
+    def op_ids_of(self, rows: Sequence[int]) -> list[int]:
+        """Numbers of the executions of some rows."""
+        found: list[int] = self._op_id[np.array(rows, dtype=np.int64)].tolist()
+        return found
+
+    def _rows_by_lane(self, of_interest: npt.NDArray[np.bool_]) -> Iterator[tuple[int, _Rows]]:
+        """Yield the numbers of the lanes and rows of their tensors that are of interest."""
+        rows = np.flatnonzero(of_interest)
+        lanes = self._lane[rows]
+        order = np.argsort(lanes, kind="stable")
+        numbers, begin = np.unique(lanes[order], return_index=True)
+        parts = np.split(rows[order], begin[1:].tolist())
+        yield from zip(numbers.tolist(), parts, strict=len(numbers) > 0)
+
+
+def _run(lane: Lane) -> Run:
+    return lane[0], lane[1]

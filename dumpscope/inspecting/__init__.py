@@ -1,0 +1,1 @@
+"""One file or operator seen from near, and written out as arrays."""

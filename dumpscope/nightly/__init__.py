@@ -1,0 +1,1 @@
+"""One night beside the other: known findings, differences, trends."""

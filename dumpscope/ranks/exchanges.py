@@ -1,0 +1,198 @@
+"""The communication operators of a scan that matter to what went wrong, and the ranks it holds.
+
+Verdicts need the clean members of an exchange too: a rank whose inputs were finite must be known as
+present. They are fetched in two steps, so that a dump with many of them stays cheap: all of them
+without their tensors, and everything of those that met one which is not clean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from dumpscope.causality.assembly import assemble, part_key
+from dumpscope.causality.dataflow import Lane
+from dumpscope.model import OpRecord, Place, ReadFailure
+from dumpscope.naming import parse_name, timestamp_ns
+from dumpscope.places import place_of
+from dumpscope.ranks.collectives import Presence
+from dumpscope.ranks.communication import communication_kind
+from dumpscope.ranks.rendezvous import Family, group_calls, is_exact, match_calls
+from dumpscope.store import Store
+
+__all__ = ["find_presence", "gather_calls", "without_tensors"]
+
+
+def without_tensors(op: OpRecord) -> OpRecord:
+    """The same execution as a mere call, to be fetched again where its tensors matter."""
+    return replace(op, tensors=(), part_ids=op.part_ids or (op.op_id,))
+
+
+def gather_calls(
+    store: Store,
+    scan_id: str,
+    notable: Iterable[OpRecord],
+    split_calls: Iterable[OpRecord],
+    jobs: Mapping[str, str],
+    op_types: Iterable[str],
+) -> tuple[OpRecord, ...]:
+    """Collect the other calls of what the communication operators among `notable` are part of.
+
+    Parameters
+    ----------
+    notable
+        The operators that are not clean.
+    split_calls
+        Clean communication operators that were dumped in several files (`without_tensors`).
+    jobs
+        Run -> job.
+    op_types
+        All types of operators in the scan.
+
+    Returns
+    -------
+    tuple
+        Calls that met a notable one with their tensors, others of the same operators without, and
+        calls of which the dump holds only a file that cannot be read.
+    """
+    judged = {op.op_id: op for op in notable if communication_kind(op.op_type) is not None}
+    if not judged:
+        return ()
+    parts = {part for op in judged.values() for part in op.part_ids}
+    types = [op_type for op_type in op_types if communication_kind(op_type) is not None]
+    calls = list(judged.values())
+    calls += [op for op in split_calls if op.op_id not in judged]
+    calls += [
+        op
+        for op in store.ops(scan_id, op_types=types, light=True)
+        if not op.partial and op.op_id not in judged and op.op_id not in parts
+    ]
+    calls += _lost_calls(store, scan_id)
+    kept, wanted = _choose_collectives(calls, judged.keys(), jobs)
+    messages = _choose_messages(calls, judged.keys(), jobs)
+    others = (op for op in (*wanted, *messages) if op.op_id not in judged)
+    whole = _fetch(store, scan_id, others)
+    return tuple(whole.get(op.op_id, op) for op in [*kept, *messages] if op.op_id not in judged)
+
+
+def _choose_collectives(
+    calls: Sequence[OpRecord], marked: Collection[int], jobs: Mapping[str, str]
+) -> tuple[list[OpRecord], list[OpRecord]]:
+    """Return the calls that tell who takes part, and those of them whose tensors are needed."""
+    families = group_calls(calls, jobs)
+    concerned = {
+        replace(family, step=None)
+        for family, lanes in families.items()
+        if any(op.op_id in marked for found in lanes.values() for op in found)
+    }
+    kept: list[OpRecord] = []
+    wanted: list[OpRecord] = []
+    for family, lanes in families.items():
+        if replace(family, step=None) in concerned:
+            kept += [op for found in lanes.values() for op in found]
+            wanted += _meeting_calls(family, lanes, marked)
+    return kept, wanted
+
+
+def _meeting_calls(
+    family: Family, lanes: Mapping[Lane, Sequence[OpRecord]], marked: Collection[int]
+) -> Iterator[OpRecord]:
+    """Yield the calls of a family that may have met one that is marked."""
+    calls = [op for found in lanes.values() for op in found]
+    if not any(op.op_id in marked for op in calls):
+        return
+    if not is_exact(lanes):
+        # Then sizes have a say in who met whom.
+        yield from calls
+        return
+    for meeting in match_calls(family, lanes):
+        if any(op.op_id in marked for op in meeting.calls):
+            yield from meeting.calls
+
+
+def _choose_messages(
+    calls: Iterable[OpRecord], marked: Collection[int], jobs: Mapping[str, str]
+) -> list[OpRecord]:
+    """Return the messages of every step in which a marked one arrived."""
+    by_step: dict[tuple[str, int | None], list[OpRecord]] = defaultdict(list)
+    concerned = set()
+    for op in calls:
+        kind = communication_kind(op.op_type)
+        if kind in ("send", "recv"):
+            run = op.place.run or ""
+            key = (jobs.get(run, run), op.step)
+            by_step[key].append(op)
+            if kind == "recv" and op.op_id in marked:
+                concerned.add(key)
+    return [op for key in concerned for op in by_step[key]]
+
+
+def _fetch(store: Store, scan_id: str, calls: Iterable[OpRecord]) -> dict[int, OpRecord]:
+    """Fetch calls with their tensors, by number; parts are put together again."""
+    wanted = {part for op in calls for part in op.part_ids or (op.op_id,) if op.op_id >= 0}
+    if not wanted:
+        return {}
+    fetched = list(store.ops(scan_id, op_ids=wanted))
+    whole = [op for op in fetched if not op.partial]
+    split = sorted((op for op in fetched if op.partial), key=lambda op: repr(part_key(op)))
+    return {op.op_id: op for op in (*whole, *assemble(split))}
+
+
+# --- ranks of the dump -----------------------------------------------------------------------
+
+
+def find_presence(
+    store: Store, scan_id: str, failures: Iterable[ReadFailure], jobs: Mapping[str, str]
+) -> Presence:
+    """Find which ranks a scan holds, and of which it could not read everything."""
+    numbers: dict[str, dict[tuple[object, ...], set[int]]] = defaultdict(lambda: defaultdict(set))
+    for place in store.places(scan_id):
+        if place.device is not None:
+            counter = () if place.global_rank is not None else (place.source, place.host)
+            numbers[_job(place, jobs)][counter].add(place.device)
+    damaged: dict[tuple[str, int | None], set[int]] = defaultdict(set)
+    faulty = set()
+    for file, place, _ in store.faulty_files(scan_id):
+        faulty.add(file)
+        # A file of one operator is missed by its name, see _lost_calls.
+        if place.device is not None and parse_name(os.path.basename(file)) is None:
+            damaged[_job(place, jobs), place.step].add(place.device)
+    root = store.scan_info(scan_id).root
+    for failure in failures:
+        if failure.file not in faulty:
+            # A folder that could not be looked into.
+            place = place_of(os.path.join(root, failure.file), root=root)
+            if place.device is not None:
+                damaged[_job(place, jobs), place.step].add(place.device)
+    return Presence(
+        {job: {k: frozenset(v) for k, v in found.items()} for job, found in numbers.items()},
+        {key: frozenset(found) for key, found in damaged.items()},
+    )
+
+
+def _lost_calls(store: Store, scan_id: str) -> Iterator[OpRecord]:
+    """Yield the communication operators whose files gave nothing, as calls without tensors."""
+    for number, (file, place, ops) in enumerate(store.faulty_files(scan_id), start=1):
+        name = parse_name(os.path.basename(file))
+        if ops or name is None or communication_kind(name.op_type) is None:
+            continue
+        yield OpRecord(
+            op_type=name.op_type,
+            op_name=name.op_name,
+            task_id=name.task_id,
+            stream_id=name.stream_id,
+            timestamp=name.timestamp,
+            start_ns=None if name.timestamp is None else timestamp_ns(name.timestamp),
+            step=place.step,
+            device=place.device,
+            file=file,
+            place=place,
+            op_id=-number,
+        )
+
+
+def _job(place: Place, jobs: Mapping[str, str]) -> str:
+    run = place.run or ""
+    return jobs.get(run, run)

@@ -1,0 +1,1 @@
+"""Measuring tensors: one pass, exact counts, positions, the optional kernel's twin."""
