@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench import dumps
+from bench.formats import measure_formats
 from bench.processes import MIB, Measured, dumpscope, median_seconds, python, run
 from bench.table import Row
 
@@ -261,6 +262,7 @@ PARTS: dict[str, Callable[[Bench], list[Row]]] = {
     "small": Bench.small,
     "memory": Bench.memory,
     "xlsx": Bench.xlsx,
+    "formats": measure_formats,
 }
 
 
