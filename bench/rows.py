@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GB = 1e9
+OTHER_REPORTS = ("csv", "json", "html", "junit", "sarif", "markdown")
 READ_LOOP = """
 import os, sys
 for folder, _, names in os.walk(sys.argv[1]):
@@ -231,6 +232,7 @@ class Bench:
         number, widest = save_cells(report, cells)
         plain = python(PLAIN_OPENPYXL, str(cells), str(peer))
         plain_s = median_seconds(plain, runs=self.sizes.runs)
+        others = tuple(self.time_report(name) for name in OTHER_REPORTS)
         return [
             Row(
                 f"`report --xlsx` of {count:,} findings against openpyxl on the same cells",
@@ -240,8 +242,15 @@ class Bench:
                 1.1,
                 f"{report_s:.1f} s against {plain_s:.1f} s, {number:,} cells, "
                 f"widest sheet {widest} columns",
+                peers=others,
             )
         ]
+
+    def time_report(self, name: str) -> str:
+        """How long another report of the same scan takes, in words."""
+        target = self.folder / f"report.{name}"
+        command = dumpscope("report", "--store", str(self.store), "--force", f"--{name}={target}")
+        return f"--{name} {median_seconds(command, runs=1):.1f} s"
 
 
 def save_cells(workbook: Path, target: Path) -> tuple[int, int]:
