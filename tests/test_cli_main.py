@@ -25,8 +25,14 @@ from dumpscope.errors import (
     StoreError,
     TruncatedDumpError,
 )
+from dumpscope.scanning import scan
+from dumpscope.store import Store
 
 COMMANDS = sorted(main.COMMANDS)
+FULL = (
+    "dumpscope: the output cannot be written: No space left on device: make room, or write "
+    "somewhere else\n"
+)
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -101,24 +107,46 @@ def test_a_full_disk_is_2(replaced: Callable[[Callable[[], None]], None]) -> Non
     ended = run("readers")
     assert (ended.status, ended.err) == (
         2,
-        "dumpscope: cannot be written: No space left on device\n",
+        FULL,
     )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("arguments", [["readers"], ["--version"], ["checks"]])
-def test_a_stdout_that_takes_nothing_is_2(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["readers"],
+        ["--version"],
+        ["--help"],
+        ["checks"],
+        ["scan", "DUMP"],
+        ["scan", "--format", "json", "DUMP"],
+        ["report", "--csv", "-"],
+        ["report", "--html", "-"],
+        ["trace"],
+        ["trend"],
+        ["scans", "list"],
+    ],
+)
+def test_a_stdout_that_takes_nothing_is_2(
+    arguments: list[str], fixture_dir: Path, tmp_path: Path
+) -> None:
+    dump = str(fixture_dir / "sample_dump")
+    store = str(tmp_path / "scans.db")
+    with Store.open(store) as scans:
+        scan(dump, store=scans)
+    arguments = [dump if argument == "DUMP" else argument for argument in arguments]
     with open("/dev/full", "w", encoding="utf-8") as full:
         result = subprocess.run(
             [sys.executable, "-m", "dumpscope", *arguments],
-            env=environment(),
+            env={**environment(), "DUMPSCOPE_STORE": store},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
     assert result.returncode == 2
-    assert result.stderr == "dumpscope: cannot be written: No space left on device\n"
+    assert result.stderr == FULL
 
 
 @pytest.mark.parametrize(

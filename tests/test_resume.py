@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from builders import Tensor, dump_file
 from dumpscope.cli.main import run_with
 from dumpscope.growth import RECENT_NS, is_growing
-from dumpscope.model import DumpFile
+from dumpscope.model import DumpFile, ScanOptions
 from dumpscope.scanning import scan
 from dumpscope.store import Store
 
@@ -121,3 +122,43 @@ def test_a_file_that_changed_since_the_walk_grows(tmp_path: Path) -> None:
     assert is_growing(seen, 1000 + RECENT_NS)
     path.unlink()
     assert not is_growing(seen, 1000 + RECENT_NS)
+
+
+class SetBack(datetime):
+    """A clock that somebody sets back by a day whenever it is looked at."""
+
+    day = 28
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> SetBack:
+        SetBack.day -= 1
+        return cls(2026, 11, SetBack.day, 3, 0, 0, tzinfo=tz)
+
+
+def test_a_clock_that_is_set_back_between_scans_changes_nothing(
+    in_folder: Path, fixture_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Path(shutil.copytree(fixture_dir / "cases/clean", in_folder / "dump"))
+    now = datetime.now().astimezone()
+    monkeypatch.setattr("dumpscope.store.writing.datetime", SetBack)
+    with Store.open(str(in_folder / "scans.db")) as store:
+        first = scan(tree, store=store)
+        # A file that is written again then is older than it was, and is another one all the same.
+        victim = next(path for path in sorted(tree.rglob("*")) if path.name.startswith("Add"))
+        cut = victim.read_bytes()[:-8]
+        victim.write_bytes(cut)
+        yesterday = (now - timedelta(days=1)).timestamp()
+        os.utime(victim, (yesterday, yesterday))
+        second = scan(tree, store=store)
+        unfinished = store.begin(str(tree), [str(tree)], ScanOptions(), None, "0")
+        ids = [first.scan_id, second.scan_id, unfinished]
+        assert [i[:8] for i in ids] == ["20261127", "20261126", "20261125"]
+        assert [info.scan_id for info in store.scans()] == ids[::-1]
+        assert store.find_scan("latest") == unfinished
+        left = store.find_unfinished(str(tree))
+        assert left is not None
+        assert left.scan_id == unfinished
+        assert store.prune(2) == [first.scan_id]
+    assert (first.exit_status, first.counts.read_failures) == (0, 0)
+    assert (second.exit_status, second.counts.read_failures) == (3, 1)
+    assert second.read_failures[0].file == victim.relative_to(tree).as_posix()

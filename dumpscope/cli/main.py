@@ -122,7 +122,11 @@ def run_with(arguments: Sequence[str]) -> int:
         if error.errno not in _FULL:
             return _tell_bug()
         forget_stdout()
-        click.echo(f"dumpscope: cannot be written: {error.strerror}", err=True)
+        click.echo(
+            f"dumpscope: the output cannot be written: {error.strerror}: make room, or write "
+            "somewhere else",
+            err=True,
+        )
         return EXIT_FAILED
     except Exception:  # noqa: BLE001 - a bug must not end as 1, which says offenders
         return _tell_bug()
