@@ -232,63 +232,69 @@ static double value_of(uint64_t code, Py_ssize_t type)
     return single;
 }
 
+/* What `screen_floats` and `tally` are asked: a block of `count` values of a float type. */
+struct request {
+    Py_buffer block;
+    Py_ssize_t count;
+    Py_ssize_t type;
+    Py_ssize_t itemsize;
+    uint64_t near;
+};
+
+static int open_request(PyObject *const *arguments, Py_ssize_t given, struct request *request)
+{
+    static const Py_ssize_t itemsizes[4] = {2, 2, 4, 8};
+    if (expect_arguments(given, 4) < 0)
+        return -1;
+    request->count = PyLong_AsSsize_t(arguments[1]);
+    request->type = PyLong_AsSsize_t(arguments[2]);
+    request->near = PyLong_AsUnsignedLongLong(arguments[3]);
+    if (PyErr_Occurred())
+        return -1;
+    if (request->type < 0 || request->type > 3) {
+        PyErr_SetString(PyExc_ValueError, "expected a type of 0 to 3");
+        return -1;
+    }
+    request->itemsize = itemsizes[request->type];
+    return open_block(arguments[0], request->count, request->itemsize, &request->block);
+}
+
 static PyObject *screen_floats(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
+    struct request asked;
     (void) module;
-    if (expect_arguments(given, 4) < 0)
+    if (open_request(arguments, given, &asked) < 0)
         return NULL;
-    Py_ssize_t count = PyLong_AsSsize_t(arguments[1]);
-    Py_ssize_t type = PyLong_AsSsize_t(arguments[2]);
-    uint64_t near = PyLong_AsUnsignedLongLong(arguments[3]);
-    if (PyErr_Occurred())
-        return NULL;
-    if (type < 0 || type > 3) {
-        PyErr_SetString(PyExc_ValueError, "expected a type of 0 to 3");
-        return NULL;
-    }
-    int width = type < 2 ? 1 : (int) type;
-    Py_buffer block;
-    if (open_block(arguments[0], count, 1 << width, &block) < 0)
-        return NULL;
+    int width = asked.type < 2 ? 1 : (int) asked.type;
+    uint64_t near = asked.near;
     struct extremes found;
-    chosen->screen[width](block.buf, (size_t) count, &found);
-    PyBuffer_Release(&block);
+    chosen->screen[width](asked.block.buf, (size_t) asked.count, &found);
+    PyBuffer_Release(&asked.block);
     uint64_t sign = UINT64_C(1) << ((8 << width) - 1);
     if (found.high > (int64_t) near || found.low > (sign | near))
         Py_RETURN_NONE;
     uint64_t least = found.low >= sign ? found.low : found.floor;
     uint64_t most = found.high >= 0 ? (uint64_t) found.high : found.floor;
     /* Adding zero makes 0.0 of -0.0. */
-    return Py_BuildValue("dd", value_of(least, type) + 0.0, value_of(most, type) + 0.0);
+    return Py_BuildValue("dd", value_of(least, asked.type) + 0.0,
+                         value_of(most, asked.type) + 0.0);
 }
 
 static PyObject *tally(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
-    static const Py_ssize_t itemsizes[4] = {2, 2, 4, 8};
+    struct request asked;
     (void) module;
-    if (expect_arguments(given, 4) < 0)
-        return NULL;
-    Py_ssize_t count = PyLong_AsSsize_t(arguments[1]);
-    Py_ssize_t type = PyLong_AsSsize_t(arguments[2]);
-    uint64_t near = PyLong_AsUnsignedLongLong(arguments[3]);
-    if (PyErr_Occurred())
-        return NULL;
-    if (type < 0 || type > 3) {
-        PyErr_SetString(PyExc_ValueError, "expected a type of 0 to 3");
-        return NULL;
-    }
-    Py_buffer block;
-    if (open_block(arguments[0], count, itemsizes[type], &block) < 0)
+    if (open_request(arguments, given, &asked) < 0)
         return NULL;
     struct tally found = {.extremes = {.high = INT64_MIN, .floor = UINT64_MAX}};
-    if (count * itemsizes[type] < FREE_FROM) {
-        chosen->tally[type](block.buf, (size_t) count, near, &found);
+    if (asked.count * asked.itemsize < FREE_FROM) {
+        chosen->tally[asked.type](asked.block.buf, (size_t) asked.count, asked.near, &found);
     } else {
         Py_BEGIN_ALLOW_THREADS
-        chosen->tally[type](block.buf, (size_t) count, near, &found);
+        chosen->tally[asked.type](asked.block.buf, (size_t) asked.count, asked.near, &found);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&block);
+    PyBuffer_Release(&asked.block);
     if (found.wide)
         Py_RETURN_NONE;
     typedef unsigned long long number;

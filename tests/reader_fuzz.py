@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 from dumpscope.dtypes import dtype_named
@@ -32,28 +31,6 @@ def exhaust(reader: Reader, content: bytes, name: str) -> int:
     assert all(fault.path == source.file.relative for fault in found)
     assert source.largest_read <= len(content)
     return len(found) + len(measured)
-
-
-def damaged(content: bytes, seed: int) -> bytes:
-    """A few bytes of it changed, cut out, repeated or cut off."""
-    chance = random.Random(seed)
-    raw = bytearray(content)
-    for _ in range(chance.randint(1, 4)):
-        if not raw:
-            break
-        at = chance.randrange(len(raw))
-        kind = chance.randrange(5)
-        if kind == 0:
-            raw[at] = chance.randrange(256)
-        elif kind == 1:
-            raw[at : at + 8] = chance.choice((b"\xff" * 8, b"\0" * 8, b"\x7f" * 8))
-        elif kind == 2:
-            del raw[at : at + chance.randint(1, 9)]
-        elif kind == 3:
-            raw[at:at] = raw[at : at + chance.randint(1, 64)]
-        else:
-            del raw[at:]
-    return bytes(raw)
 
 
 def _measure(execution: Execution) -> Iterator[DumpReadError]:

@@ -27,8 +27,9 @@ from dumpscope.readers.atb import AtbReader
 from dumpscope.readers.atb_paths import order_of_ids
 from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.source import LocalSource, ReadBuffer
+from dumpscope.testing.damage import mutated
 from memory_source import MemorySource, read_all, read_op
-from reader_fuzz import damaged, exhaust
+from reader_fuzz import exhaust
 
 READER = AtbReader()
 LAYER = "data/0_39943/2/5_Prefill_layer"
@@ -321,4 +322,4 @@ def test_damage_never_raises_anything_else(seed: int) -> None:
     link = atb_bytes(b"", dims=(2,), saved_in="5_0_outtensor0.bin")
     table = f"{HEADER}\n0_1,2,A/B,B,5_0,input,0,float,nd,2x2,1,1,1,1,N/A\n".encode()
     for content in (tensor, link, table):
-        exhaust(READER, damaged(content, seed), "intensor0.bin")
+        exhaust(READER, mutated(content, seed), "intensor0.bin")

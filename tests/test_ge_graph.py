@@ -15,8 +15,9 @@ from dumpscope.model import DumpFile, GraphNode, Match
 from dumpscope.readers.ge_graph import GeGraphReader
 from dumpscope.readers.protocol import Record
 from dumpscope.source import LocalSource, ReadBuffer
+from dumpscope.testing.damage import mutated
 from memory_source import MemorySource, read_all
-from reader_fuzz import damaged, exhaust
+from reader_fuzz import exhaust
 
 READER = GeGraphReader()
 
@@ -260,7 +261,7 @@ def test_names_and_strangers(content: bytes, name: str, match: Match) -> None:
 
 @given(st.integers(0, 2**32), st.sampled_from([PROTO, ONNX, JSON]))
 def test_damage_never_raises_anything_else(seed: int, text: str) -> None:
-    exhaust(READER, damaged(text.encode(), seed), PROTO_NAME)
+    exhaust(READER, mutated(text.encode(), seed), PROTO_NAME)
 
 
 def _graph(path: Path) -> list[GraphNode]:

@@ -21,8 +21,9 @@ from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.readers.written_stats import WrittenValues, judge_values, read_value
 from dumpscope.source import LocalSource, ReadBuffer
 from dumpscope.stats.measuring import measure
+from dumpscope.testing.damage import mutated
 from memory_source import MemorySource, read_all
-from reader_fuzz import damaged, exhaust
+from reader_fuzz import exhaust
 
 READER = MindSporeCsvReader()
 FIXED = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
@@ -283,7 +284,7 @@ def test_a_line_without_an_end_is_not_kept(tmp_path: Path) -> None:
 @given(st.integers(0, 2**32))
 def test_damage_never_raises_anything_else(seed: int) -> None:
     content = "\n".join([OLD, row("1,1,1,6,0,6,0,0,0,0"), row("null,1,nan,6,0,6,0,0,0,0", slot=1)])
-    exhaust(READER, damaged(content.encode(), seed), "statistic.csv")
+    exhaust(READER, mutated(content.encode(), seed), "statistic.csv")
 
 
 # --- what statistics prove ------------------------------------------------------------------------

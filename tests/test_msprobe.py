@@ -27,8 +27,9 @@ from dumpscope.readers.msprobe_statistics import judge_statistics
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
 from dumpscope.source import LocalSource, ReadBuffer
 from dumpscope.stats.measuring import measure
+from dumpscope.testing.damage import mutated
 from memory_source import MemorySource
-from reader_fuzz import damaged, exhaust
+from reader_fuzz import exhaust
 
 NAN = float("nan")
 INF = float("inf")
@@ -641,7 +642,7 @@ def test_cut_off_at_every_byte() -> None:
 
 @given(st.integers(0, 1 << 32))
 def test_damaged_bytes_give_read_errors_only(seed: int) -> None:
-    exhaust(MsprobeReader(), damaged(small_dump(), seed), "dump.json")
+    exhaust(MsprobeReader(), mutated(small_dump(), seed), "dump.json")
 
 
 def entry_of(argument: str) -> str:

@@ -23,8 +23,9 @@ from array_builders import (
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
 from dumpscope.model import FORM_RAW, Match
 from dumpscope.readers.nano import NanoReader
+from dumpscope.testing.damage import mutated
 from memory_source import MemorySource, read_all, read_op
-from reader_fuzz import damaged, exhaust
+from reader_fuzz import exhaust
 
 READER = NanoReader()
 F32 = np.array([1, 2, 3, 4], "<f4").tobytes()
@@ -181,4 +182,4 @@ def test_damage_never_raises_anything_else(seed: int) -> None:
         [nano_output(GE_FLOAT16, 4, (2,), (2,), name="x")],
         F32 + F16,
     )
-    exhaust(READER, damaged(content, seed), "Add.x.1.2.1764417600000000")
+    exhaust(READER, mutated(content, seed), "Add.x.1.2.1764417600000000")

@@ -25,8 +25,9 @@ from dumpscope.readers.npy import NpyReader
 from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.source import LocalSource, ReadBuffer
 from dumpscope.stats.measuring import measure
+from dumpscope.testing.damage import mutated
 from memory_source import MemorySource, read_all, read_op
-from reader_fuzz import damaged, exhaust
+from reader_fuzz import exhaust
 
 READER = NpyReader()
 DUMP = "MatMul.net_fc_MatMul-op0.7.3.1764417600000000"
@@ -372,4 +373,4 @@ def test_content_decides_before_the_suffix() -> None:
 def test_damage_never_raises_anything_else(seed: int) -> None:
     content = npy_bytes("<f4", (3, 4), bytes_of(np.arange(12, dtype=np.float32)))
     names = ("x.npy", f"{DUMP}.output.0.ND.BFloat16.npy", "y_int4_0.npy")
-    exhaust(READER, damaged(content, seed), names[seed % 3])
+    exhaust(READER, mutated(content, seed), names[seed % 3])

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from dumpscope.errors import DumpReadError
 from dumpscope.plugins import load_readers
 from dumpscope.testing import SampleSource
-from reader_fuzz import damaged, exhaust
+from dumpscope.testing.damage import mutated
+from reader_fuzz import exhaust
 from test_contract import SAMPLES
 
 READERS = {reader.name: reader for reader in load_readers().readers}
@@ -28,7 +29,7 @@ def test_damage_of_all_kinds(name: str, data: st.DataObject) -> None:
     """Bytes changed, cut out, repeated, cut off: read, measured and loaded to the end."""
     sample = data.draw(st.sampled_from(FILES[name]))
     seed = data.draw(st.integers(0, 1 << 30))
-    exhaust(READERS[name], damaged(sample.content, seed), sample.name)
+    exhaust(READERS[name], mutated(sample.content, seed), sample.name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,7 +67,7 @@ def test_damage_takes_little_memory(name: str) -> None:
         for sample in FILES[name]:
             for seed in range(12):
                 tracemalloc.reset_peak()
-                source = SampleSource(damaged(sample.content, seed), sample.name, sample.beside)
+                source = SampleSource(mutated(sample.content, seed), sample.name, sample.beside)
                 with suppress(DumpReadError):
                     for _ in READERS[name].read(source):
                         pass

@@ -21,8 +21,9 @@ from dumpscope.model import DumpFile, Match
 from dumpscope.readers.protocol import Execution
 from dumpscope.readers.safetensors_file import SafetensorsReader
 from dumpscope.source import LocalSource, ReadBuffer
+from dumpscope.testing.damage import mutated
 from memory_source import MemorySource, read_all
-from reader_fuzz import damaged, exhaust
+from reader_fuzz import exhaust
 
 READER = SafetensorsReader()
 
@@ -160,4 +161,4 @@ def test_bytes_that_only_look_alike_are_left_to_others() -> None:
 @given(st.integers(0, 2**32))
 def test_damage_never_raises_anything_else(seed: int) -> None:
     content = safetensors_bytes({"input": ("F32", (2,), bytes(8)), "w": ("BF16", (2, 2), bytes(8))})
-    exhaust(READER, damaged(content, seed), "x.safetensors")
+    exhaust(READER, mutated(content, seed), "x.safetensors")

@@ -25,7 +25,8 @@ from dumpscope.readers.protocol import Execution, Record, TensorRecord
 from dumpscope.readers.torch_pt import TorchReader
 from dumpscope.source import LocalSource, ReadBuffer
 from dumpscope.stats.measuring import measure
-from reader_fuzz import damaged, exhaust
+from dumpscope.testing.damage import mutated
+from reader_fuzz import exhaust
 
 NAN = float("nan")
 INF = float("inf")
@@ -528,7 +529,7 @@ def test_cut_off_at_every_byte(kind: str) -> None:
 def test_damaged_bytes_give_read_errors_only(compression: int, seed: int) -> None:
     value = tb.table(input=tb.series(one(), tb.real(1.0)), output=tb.tensor("1", "float16", (2,)))
     content = tb.archive(value, {"0": float32s(1), "1": bytes(4)}, compression=compression)
-    survives(damaged(content, seed))
+    survives(mutated(content, seed))
 
 
 @given(st.lists(st.sampled_from([
