@@ -266,7 +266,7 @@ def _rank_of_records(
 def _with_ranks(found: Iterable[Finding], ranked: Iterable[Finding]) -> list[Finding]:
     """All findings, those that were selected as they were ranked."""
     by_op = {finding.op.op_id: finding for finding in ranked}
-    return [by_op.get(finding.op.op_id, finding) for finding in found]
+    return [f if f.verdict is Verdict.EXPECTED else by_op.get(f.op.op_id, f) for f in found]
 
 
 def _count_verdicts(findings: Iterable[Finding], expected: Sequence[Finding]) -> Mapping[str, int]:

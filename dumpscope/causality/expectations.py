@@ -18,7 +18,7 @@ class Expectations:
 
     def __init__(self, rules: RuleSet) -> None:
         self._rules = rules
-        self._tensors: set[tuple[int, Role, int]] = set()
+        self._tensors: dict[tuple[int, Role, int], Rule | None] = {}
         self._values: dict[Lane, set[tuple[object, ...]]] = {}
         self._patterns: dict[Lane, set[str]] = {}
 
@@ -27,6 +27,14 @@ class Expectations:
     def holds(self, op: OpRecord, tensor: TensorSummary) -> bool:
         """Whether `tensor`, of `op`, was found to be expected."""
         return (op.op_id, tensor.role, tensor.index) in self._tensors
+
+    def rule_behind(self, state: InputState) -> Rule | None:
+        """The rule by which an expected input is expected, where one of its own is known."""
+        if state.rule is not None or state.cause is None:
+            return state.rule
+        of_cause = (self._tensors.get((state.cause.op_id, t.role, t.index))
+                    for t in state.cause.outputs)  # fmt: skip
+        return next((rule for rule in of_cause if rule is not None), None)
 
     def holds_all(self, producers: Iterable[Producer]) -> bool:
         """Whether all these outputs were."""
@@ -38,13 +46,10 @@ class Expectations:
             lane_of(op), ()
         )
 
-    def note_input(self, op: OpRecord, tensor: TensorSummary) -> None:
-        """Remember an input that is expected."""
-        self._note(op, tensor)
-
-    def _note(self, op: OpRecord, tensor: TensorSummary) -> None:
+    def note(self, op: OpRecord, tensor: TensorSummary, rule: Rule | None) -> None:
+        """Remember a tensor that is expected, and the rule where it has one of its own."""
         lane = lane_of(op)
-        self._tensors.add((op.op_id, tensor.role, tensor.index))
+        self._tensors[op.op_id, tensor.role, tensor.index] = rule
         self._values.setdefault(lane, set()).add(_fingerprint(tensor))
         mask = tensor.stats.mask
         if mask is not None and mask.digest is not None:
@@ -61,7 +66,7 @@ class Expectations:
             rule = self._covering_output(op, tensor, inputs)
             if rule is not None:
                 found[position] = rule
-                self._note(op, tensor)
+                self.note(op, tensor, rule)
         return found
 
     def _covering_output(

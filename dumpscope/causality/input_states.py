@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from dumpscope.causality.dataflow import Dataflow, KnownInput, Producer
 from dumpscope.causality.expectations import Expectations
-from dumpscope.causality.inputs import InputState, is_rewritten, is_saturated
+from dumpscope.causality.inputs import (
+    InputState,
+    holds_same,
+    is_notable,
+    is_rewritten,
+    is_saturated,
+)
 from dumpscope.causality.nesting import Nesting
 from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.ranks.topology import fills_a_buffer
@@ -35,23 +41,32 @@ class InputReader:
     def read_inputs(self, op: OpRecord, lane: Sofar) -> list[InputState]:
         """Say of each input of `op` what it means for the verdict."""
         if fills_a_buffer(op):
-            return [self._read_buffer(op, tensor) for tensor in op.inputs]
+            # What a communication operator lists as input and only receives into is not read.
+            return [InputState(tensor, "absent") for tensor in op.inputs]
         states = [self._read_input(op, tensor, lane) for tensor in op.inputs]
         for state in states:
             if state.kind == "expected":
-                self._expected.note_input(op, state.tensor)
+                self._expected.note(op, state.tensor, state.rule)
         states += [self._read_virtual(op, known) for known in self._flow.virtual_inputs(op)]
         for twin in self._flow.twins_of(op):
             states += self._read_twin(twin, all_tensors=not _is_backward_of(op, twin))
         return states
 
-    # --- its own inputs ------------------------------------------------------------------------
+    def expect_buffers(self, op: OpRecord, states: list[InputState]) -> list[InputState]:
+        """Name the rule for what lies in memory that `op` only receives into.
 
-    def _read_buffer(self, op: OpRecord, tensor: TensorSummary) -> InputState:
-        """What a communication operator lists as input and only receives into is not read."""
-        notable = tensor.stats.nonfinite or is_saturated(tensor)
-        rule = self._expected.covering_buffer(op, tensor) if notable else None
-        return InputState(tensor, "absent", rule=rule)
+        What is there already as it came out was recorded after the fact: the result has it.
+        """
+        return [
+            replace(state, rule=self._expected.covering_buffer(op, state.tensor))
+            if state.kind == "absent"
+            and is_notable(state.tensor)
+            and not any(holds_same(state.tensor, output) for output in op.outputs)
+            else state
+            for state in states
+        ]
+
+    # --- its own inputs ------------------------------------------------------------------------
 
     def _read_input(self, op: OpRecord, tensor: TensorSummary, lane: Sofar) -> InputState:
         saturated = is_saturated(tensor)

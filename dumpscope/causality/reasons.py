@@ -9,7 +9,7 @@ from dumpscope.causality.inputs import InputState
 from dumpscope.dtypes import dtype_named
 from dumpscope.model import Evidence, OpRecord, OverflowFinding, Reason, TensorSummary
 from dumpscope.ranks.parallelism import format_ranks
-from dumpscope.rules import is_one_sided
+from dumpscope.rules import Rule, is_one_sided
 
 __all__ = ["Because", "build_reason"]
 
@@ -36,6 +36,8 @@ class Because:
         The latest earlier step in which something of the rank was bad.
     maybe_mask
         Whether a one-sided constant may be there on purpose.
+    expected_by
+        The rule by which the bad values that were read are expected.
     """
 
     op: OpRecord
@@ -49,6 +51,7 @@ class Because:
     foreign: InputState | None = None
     seen_before: int | None = None
     maybe_mask: bool = False
+    expected_by: Rule | None = None
 
     def evidence_of_inputs(self) -> Iterator[Evidence]:
         """All that was used to know the inputs."""
@@ -90,6 +93,11 @@ def build_reason(
     expected = next((s.tensor.index for s in because.inputs if s.kind == "expected"), None)
     if expected is not None:
         parameters["index_in"] = expected
+    if because.expected_by is not None:
+        rule = because.expected_by
+        parameters.update(
+            expected_rule=rule.name, expected_why=rule.reason, expected_why_zh=rule.reason_zh
+        )
     if because.producer is not None:
         parameters["producer"] = because.producer.op_name
         parameters["producer_type"] = because.producer.op_type

@@ -7,7 +7,7 @@ bad_input or propagated or swallowed, origin, saturated_origin, status_origin, u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dumpscope.causality.causal_order import in_causal_order
@@ -23,7 +23,7 @@ from dumpscope.causality.reasons import Because
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
 from dumpscope.ranks.exchange import Exchange
 from dumpscope.ranks.topology import Collectives, communication_kind
-from dumpscope.rules import Rule, RuleSet
+from dumpscope.rules import Rule, RuleSet, is_one_sided
 
 __all__ = ["Judge"]
 
@@ -74,14 +74,15 @@ class Judge:
                 read[op.op_id] = self._reader.read_inputs(op, lane)
             self._exchange.settle(together, read, self._lanes)
             for op in together:
-                finding = self._judge(op, read[op.op_id])
-                if finding is not None:
-                    findings.append(finding)
+                if communication_kind(op.op_type) is not None:
+                    read[op.op_id] = self._reader.expect_buffers(op, read[op.op_id])
+                findings += self._judge(op, read[op.op_id])
         return findings
 
     # --- one execution ---------------------------------------------------------------------
 
-    def _judge(self, op: OpRecord, inputs: Sequence[InputState]) -> Finding | None:
+    def _judge(self, op: OpRecord, inputs: Sequence[InputState]) -> Iterator[Finding]:
+        """Yield what is wrong with an execution, and what is expected in it beside that."""
         lane = self._lanes[lane_of(op)]
         rules = self._expected.expect_outputs(op, inputs)
         bad_outputs = [
@@ -108,7 +109,26 @@ class Judge:
             saturates = finding.verdict is Verdict.SATURATED_ORIGIN
             if bad_outputs or saturates:
                 self._nesting.note_cause(op, saturates=saturates)
-        return finding
+        if finding is not None:
+            yield finding
+        if finding is None or finding.verdict is not Verdict.EXPECTED:
+            expected = self._find_expected(op, inputs, rules)
+            if expected is not None:
+                yield expected
+
+    def _find_expected(
+        self, op: OpRecord, inputs: Sequence[InputState], rules: Mapping[int, Rule]
+    ) -> Finding | None:
+        """The first tensor that a rule of its own keeps out of the ranking, outputs first."""
+        because = Because(op, inputs)
+        if rules:
+            position = min(rules)
+            tensor, rule = op.tensors[position], rules[position]
+            return self._finding(op, Verdict.EXPECTED, "expected", tensor, because, rule)
+        state = next((s for s in inputs if s.rule is not None), None)
+        if state is None:
+            return None
+        return self._finding(op, Verdict.EXPECTED, "expected", state.tensor, because, state.rule)
 
     def _decide(
         self,
@@ -120,10 +140,9 @@ class Judge:
         rules: Mapping[int, Rule],
     ) -> Finding | None:
         because = Because(op, inputs)
-        first = next((op.tensors[position] for position in sorted(rules)), None)
+        first = op.tensors[min(rules)] if rules else None
         if first is not None and not bad_outputs and (first.stats.nonfinite or not bad_inputs):
-            rule = next(rules[position] for position in sorted(rules))
-            return self._finding(op, Verdict.EXPECTED, "expected", first, because, rule)
+            return self._find_expected(op, inputs, rules)
         if bad_inputs:
             return self._judge_inputs(op, bad_inputs, bad_outputs, because)
         if bad_outputs:
@@ -204,8 +223,12 @@ class Judge:
             because = replace(because, producer=inside, evidence="graph")
             return self._finding(op, Verdict.PROPAGATED, "propagated_inside", tensor, because)
         if (present or exchanged is not None) and not unseen:
-            if any(s.kind == "expected" for s in present):
+            expected = [s for s in present if s.kind == "expected"]
+            if expected and all(is_one_sided(s.tensor) for s in expected):
                 return self._finding(op, Verdict.ORIGIN, "origin_mask", tensor, because)
+            if expected:
+                because = replace(because, expected_by=self._expected.rule_behind(expected[0]))
+                return self._finding(op, Verdict.ORIGIN, "origin_expected", tensor, because)
             code = "origin_confirmed" if op.op_id in self._flags else "origin"
             return self._finding(op, Verdict.ORIGIN, code, tensor, because)
         if not present and is_generator(op.op_type):
@@ -247,9 +270,6 @@ class Judge:
         if flagged and not (saturated and op.step in lane.saturated):
             deciding = next(iter(op.outputs), None)
             return self._finding(op, Verdict.STATUS_ORIGIN, "status_origin", deciding, because)
-        mask = next((s for s in inputs if s.rule is not None), None)
-        if mask is not None:
-            return self._finding(op, Verdict.EXPECTED, "expected", mask.tensor, because, mask.rule)
         return None
 
     def _finding(

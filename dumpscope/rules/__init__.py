@@ -32,6 +32,7 @@ _FIELDS = {
     "name", "op_type", "op_name", "slot", "kind", "min_share", "one_sided", "condition",
     "reason", "reason_zh",
 }  # fmt: skip
+_LIMITS = _FIELDS - {"name", "reason", "reason_zh"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +158,25 @@ def _parse(content: bytes, path: str, *, built_in: bool) -> Iterable[Rule]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: no valid TOML: {error}") from error
     entries = document.pop("rule", [])
-    if document or not isinstance(entries, list):
-        raise ConfigError(f"{path}: expected only [[rule]] tables, found {sorted(document)}")
+    if document:
+        raise ConfigError(f"{path}: expected only [[rule]] tables, found {next(iter(document))!r}")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ConfigError(f"{path}: 'rule' is no list of tables; begin each rule with [[rule]]")
     for number, entry in enumerate(entries, start=1):
-        if not isinstance(entry, dict):
-            raise ConfigError(f"{path}: rule {number} is no table")
-        yield _rule_of(entry, f"{path}: rule {number}", number, built_in)
+        name = entry.get("name")
+        named = f" ({name!r})" if isinstance(name, str) and name else ""
+        yield _rule_of(entry, f"{path}: rule {number}{named}", number, built_in)
 
 
 def _rule_of(entry: Mapping[str, Any], where: str, number: int, built_in: bool) -> Rule:
     unknown = sorted(set(entry) - _FIELDS)
     if unknown:
         raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known are {sorted(_FIELDS)}")
+    if not set(entry) & _LIMITS:
+        raise ConfigError(
+            f"{where}: it would cover every bad value there is; name an op_type or an op_name "
+            '(op_type = "*" if everything is meant)'
+        )
     condition = entry.get("condition", "")
     if condition not in _CONDITIONS:
         raise ConfigError(f"{where}: condition {condition!r} is none of {list(_CONDITIONS[1:])}")
@@ -176,6 +184,12 @@ def _rule_of(entry: Mapping[str, Any], where: str, number: int, built_in: bool) 
     for kind in kinds:
         if kind not in KINDS:
             raise ConfigError(f"{where}: kind {kind!r} is none of {list(KINDS)}")
+    for slot in _strings(entry, "slot", where):
+        if not _is_slot(slot):
+            raise ConfigError(
+                f"{where}: slot {slot!r} matches no tensor; slots are written input.N and "
+                "output.N, as in 'output.0' or 'input.*'"
+            )
     share = entry.get("min_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
         raise ConfigError(f"{where}: min_share is a number from 0 to 1, found {share!r}")
@@ -205,7 +219,15 @@ def _strings(entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     """A key that is one string or a list of strings."""
     value = entry.get(key, ())
     if isinstance(value, str):
-        return (value,)
+        value = [value]
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         raise ConfigError(f"{where}: {key} is a string or a list of strings, found {value!r}")
+    if key in entry and not all(value or [""]):
+        raise ConfigError(f"{where}: {key} is empty; leave it out where everything is meant")
     return tuple(value)
+
+
+def _is_slot(glob: str) -> bool:
+    """Whether a glob can match a slot: some number below 1000, or one that it spells out."""
+    numbers = {*map(str, range(1000)), *re.findall(r"[0-9]+", glob)}
+    return any(_matches((glob,), f"{role}.{n}") for role in ("input", "output") for n in numbers)

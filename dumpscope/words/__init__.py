@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from dumpscope.model import Reason
@@ -37,8 +38,16 @@ __all__ = [
 Lang = Literal["en", "zh"]
 LANGUAGES: tuple[Lang, ...] = ("en", "zh")
 
-# What only went through needs no second sentence: its origin has it.
-_PLAIN = frozenset({"propagated", "propagated_inside", "swallowed", "received", "expected"})
+# What only went through needs few further sentences: its origin has them.
+_FEW: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "propagated": frozenset({"contradicts"}),
+        "propagated_inside": frozenset(),
+        "received": frozenset(),
+        "swallowed": frozenset({"contradicts", "band_axis"}),
+        "expected": frozenset({"band_axis"}),
+    }
+)
 
 REASON_CODES: tuple[str, ...] = (*english.SENTENCES, *NOTES)
 
@@ -80,8 +89,12 @@ def render(reason: Reason, lang: str = "en") -> str:
         # What ends in a command ends without a stop, so that it can be copied.
         return sentence if reason.code.startswith("next_") else words.join_sentences([sentence])
     sentences = [_first_sentence(facts, zh=zh)]
-    if reason.code not in _PLAIN:
-        sentences += [words.suffixes[key] for key in words.suffixes if facts.flag(key)]
+    kept = _FEW.get(reason.code)
+    sentences += [
+        suffix(facts)
+        for key, suffix in words.suffixes.items()
+        if facts.given(key) and (kept is None or key in kept)
+    ]
     return words.join_sentences(sentences)
 
 
@@ -115,7 +128,7 @@ class _Words:
     """What a language's module offers."""
 
     sentences: Mapping[str, Callable[[Facts], str]]
-    suffixes: Mapping[str, str]
+    suffixes: Mapping[str, Callable[[Facts], str]]
     describe_counts: Callable[[Facts], str]
     render_rest: Callable[[Facts, str], str]
     join_sentences: Callable[[list[str]], str]

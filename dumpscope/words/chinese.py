@@ -188,7 +188,8 @@ def _hardware(facts: Facts) -> str:
 
 
 def _producer(facts: Facts) -> str:
-    return name_operator(facts, "producer_type", "producer")
+    name, step = name_operator(facts, "producer_type", "producer"), facts.count("producer_step")
+    return name if step is None or not name else f"step {step} 的 {name}"
 
 
 def _origin(facts: Facts) -> str:
@@ -208,6 +209,17 @@ def _origin_mask(facts: Facts) -> str:
     mask = "某个输入" if index is None else f"输入 {index} "
     return (
         f"{_has(facts)}；它读到的非有限值只有{mask}中的掩码常量：被完全屏蔽的行在该算子中变成了 NaN"
+    )
+
+
+def _origin_expected(facts: Facts) -> str:
+    index = facts.count("index_in")
+    read = "某个输入" if index is None else f"输入 {index} "
+    why = facts.text("expected_why_zh") or facts.text("expected_why") or facts.text("expected_rule")
+    told = f"（{why}）" if why else ""
+    return (
+        f"{_has(facts)}；它读到的异常值只在{read}中，而有规则认定那里的异常属于预期{told}："
+        "该算子最先用它们参与了计算"
     )
 
 
@@ -240,15 +252,16 @@ def _saturated_origin_confirmed(facts: Facts) -> str:
 
 
 def _bad_input(facts: Facts) -> str:
-    earlier = facts.number("seen_before")
+    earlier, source = facts.number("seen_before"), facts.text("source")
+    handed = f"它由 {source} 从图外送入，" if source else ""
     if earlier is not None:
         return (
             f"{_has(facts, 'input')}，而本 step 中没有任何算子产生过它："
-            f"它来自之前，同一 rank 的 step {earlier:.0f} 已经出错"
+            f"{handed or '它来自之前，'}同一 rank 的 step {earlier:.0f} 已经出错"
         )
     return (
         f"{_has(facts, 'input')}，而转储中没有任何算子产生过它："
-        "问题早于本次转储（数据、权重或更早的 step）"
+        f"{handed}问题早于本次转储（数据、权重或更早的 step）"
     )
 
 
@@ -325,6 +338,7 @@ SENTENCES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
         "origin_confirmed": _origin_confirmed,
         "origin_generator": _origin_generator,
         "origin_mask": _origin_mask,
+        "origin_expected": _origin_expected,
         "status_origin": _status_origin,
         "status_origin_not_dumped": _status_origin_not_dumped,
         "saturated_origin": _saturated_origin,
@@ -341,11 +355,30 @@ SENTENCES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
     }
 )
 
-SUFFIXES: Mapping[str, str] = MappingProxyType(
+
+def _band(facts: Facts) -> str:
+    """Say that all bad values lie in a band along one axis."""
+    axis, axes = facts.count("band_axis"), facts.count("band_axes")
+    first, last = facts.count("band_first"), facts.count("band_last")
+    if axis is None or first is None or last is None:
+        return ""
+    span = str(first) if first == last else f"{first}-{last}"
+    if axes == 2 and axis in (0, 1):
+        return f"它们全部位于{'行列'[axis]} {span}"
+    return f"它们全部位于轴 {axis}" + (f"（共 {axes} 个轴）" if axes else "") + f"的下标 {span}"
+
+
+SUFFIXES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
     {
-        "maybe_mask": "也可能是掩码：其中的非有限值只有 -Inf",
-        "loss_scale": "转储中有损失缩放检查，该 step 会被它跳过",
-        "from_statistics": "判断依据是转储自带的统计值，而不是数据本身",
-        "padding_included": "计数可能包含分块排布的填充元素",
+        "band_axis": _band,
+        "seen_at_consumer": lambda _: "其输出没有被转储：依据读取它的算子所得到的数据判断",
+        "inputs_only": lambda _: (
+            "它的输出均未被转储：若转储只含输入，出错的也可能是写出该输入的算子"
+        ),
+        "contradicts": lambda facts: f"较弱的依据指向另一个生产者：{facts.text('contradicts')}",
+        "maybe_mask": lambda _: "也可能是掩码：其中的非有限值只有 -Inf",
+        "loss_scale": lambda _: "转储中有损失缩放检查，该 step 会被它跳过",
+        "from_statistics": lambda _: "判断依据是转储自带的统计值，而不是数据本身",
+        "padding_included": lambda _: "计数可能包含分块排布的填充元素",
     }
 )

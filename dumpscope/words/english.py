@@ -147,7 +147,8 @@ def _hardware(facts: Facts) -> str:
 
 
 def _producer(facts: Facts) -> str:
-    return name_operator(facts, "producer_type", "producer")
+    name, step = name_operator(facts, "producer_type", "producer"), facts.count("producer_step")
+    return name if step is None or not name else f"{name} of step {step}"
 
 
 def _origin(facts: Facts) -> str:
@@ -168,6 +169,17 @@ def _origin_mask(facts: Facts) -> str:
     return (
         f"{_has(facts)}; the only non-finite values it read are the mask constant in {mask}: "
         "a row that is masked completely turns into NaN in this operator"
+    )
+
+
+def _origin_expected(facts: Facts) -> str:
+    index = facts.count("index_in")
+    read = "an input" if index is None else f"input {index}"
+    why = facts.text("expected_why") or facts.text("expected_rule")
+    told = f" ({why})" if why else ""
+    return (
+        f"{_has(facts)}; the only bad values it read are in {read}, where a rule expects them"
+        f"{told}: this operator was the first to compute with them"
     )
 
 
@@ -216,10 +228,13 @@ def _where_sought(facts: Facts) -> str:
 
 
 def _older_trouble(facts: Facts) -> str:
-    earlier = facts.number("seen_before")
+    earlier, source = facts.number("seen_before"), facts.text("source")
+    handed = f"{source} hands it in from outside of the graph, " if source else ""
     if earlier is None:
-        return "the trouble is older than the dump (data, weights or an earlier step)"
-    return f"it came from before, and step {earlier:.0f} of this rank was bad already"
+        older = "the trouble is older than the dump (data, weights or an earlier step)"
+        return f"{handed}and {older}" if source else older
+    bad = f"step {earlier:.0f} of this rank was bad already"
+    return f"{handed}and {bad}" if source else f"it came from before, and {bad}"
 
 
 def _bad_input_source(facts: Facts) -> str:
@@ -305,6 +320,7 @@ SENTENCES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
         "origin_confirmed": _origin_confirmed,
         "origin_generator": _origin_generator,
         "origin_mask": _origin_mask,
+        "origin_expected": _origin_expected,
         "status_origin": _status_origin,
         "status_origin_not_dumped": _status_origin_not_dumped,
         "saturated_origin": _saturated_origin,
@@ -321,11 +337,39 @@ SENTENCES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
     }
 )
 
-SUFFIXES: Mapping[str, str] = MappingProxyType(
+
+def _band(facts: Facts) -> str:
+    """Say that all bad values lie in a band along one axis: "rows 900-1023"."""
+    axis, axes = facts.count("band_axis"), facts.count("band_axes")
+    first, last = facts.count("band_first"), facts.count("band_last")
+    if axis is None or first is None or last is None:
+        return ""
+    span = str(first) if first == last else f"{first}-{last}"
+    if axes == 2 and axis in (0, 1):
+        name = ("row", "column")[axis] + ("" if first == last else "s")
+        return f"all of them are in {name} {span}"
+    name = "index" if first == last else "indices"
+    return f"all of them are at {name} {span} of axis {axis}" + (f" of {axes}" if axes else "")
+
+
+SUFFIXES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
     {
-        "maybe_mask": "it may be a mask: -Inf is the only such value in it",
-        "loss_scale": "a loss-scale check is in the dump: it would skip this step",
-        "from_statistics": "judged by statistics that the dump brought along, not by values",
-        "padding_included": "the count may include padding of the blocked layout",
+        "band_axis": _band,
+        "seen_at_consumer": lambda _: (
+            "its output was not dumped: judged by what the operator that read it was given"
+        ),
+        "inputs_only": lambda _: (
+            "none of its outputs was dumped: in a dump of inputs alone, the operator that wrote "
+            "this input may be the one at fault"
+        ),
+        "contradicts": lambda facts: (
+            f"weaker evidence names another producer: {facts.text('contradicts')}"
+        ),
+        "maybe_mask": lambda _: "it may be a mask: -Inf is the only such value in it",
+        "loss_scale": lambda _: "a loss-scale check is in the dump: it would skip this step",
+        "from_statistics": lambda _: (
+            "judged by statistics that the dump brought along, not by values"
+        ),
+        "padding_included": lambda _: "the count may include padding of the blocked layout",
     }
 )

@@ -54,6 +54,11 @@ class Facts:
         """Return whether a parameter is set to something true."""
         return bool(self._parameters.get(key))
 
+    def given(self, key: str) -> bool:
+        """Return whether a parameter is set: a number, 0 too, a text, or true."""
+        value = self._parameters.get(key)
+        return value is not None and value is not False and value != ""
+
     def described(self) -> str:
         """Return code and parameters as they are: the sentence of a code without a template."""
         words = self.code.replace("_", " ")

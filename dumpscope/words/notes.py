@@ -93,8 +93,9 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "partial_steps": (
             "The dump is partial[: steps {asked} were asked for][, {found} found]"
-            "[; missing: step {missing}]",
-            "转储不完整[：要求的 step 为 {asked}][，实际找到 {found}][；缺少 step {missing}]",
+            "[; {count:step,steps} missing: {missing}]",
+            "转储不完整[：要求的 step 为 {asked}][，实际找到 {found}]"
+            "[；缺少 {count} 个 step：{missing}]",
         ),
         "unknown_files": (
             "{count:file,files} of no known format not read; `dumpscope readers` lists the formats",
