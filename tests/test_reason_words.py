@@ -85,8 +85,8 @@ def texts(node: ast.AST) -> set[str]:
         return {node.value}
     if isinstance(node, ast.IfExp):
         return texts(node.body) | texts(node.orelse)
-    if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
-        return {f"{node.values[0].value}*"}
+    if isinstance(node, ast.JoinedStr):
+        return {f"{text}*" for text in texts(node.values[0])}
     return set()
 
 

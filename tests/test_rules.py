@@ -104,7 +104,7 @@ def filled(value: float, where: Array = CAUSAL, dtype: Any = np.float16) -> Arra
         (-np.inf, ml_dtypes.bfloat16),
         (-65504.0, np.float16),
         (float(F32_MIN), np.float32),
-        (float(ml_dtypes.finfo(ml_dtypes.bfloat16).min), ml_dtypes.bfloat16),
+        (float.fromhex("-0x1.fep127"), ml_dtypes.bfloat16),
     ],
 )
 def test_a_filled_mask_is_expected(dump: Dump, value: float, dtype: Any) -> None:

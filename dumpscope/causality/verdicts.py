@@ -66,7 +66,7 @@ class Judge:
 
     def judge_all(self) -> list[Finding]:
         """Return a finding for every execution that has one, expected values among them."""
-        findings = []
+        findings: list[Finding] = []
         for together in in_causal_order(self._flow.ops, self._exchange.members_of):
             read = {}
             for op in together:
