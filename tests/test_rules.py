@@ -5,82 +5,25 @@ The dumps are written by hand and hold real numbers, so that the masks are found
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import blocked_arrays
 import builders
 from cli_runs import run
 from dumpscope.errors import ConfigError
-from dumpscope.model import Scan, ScanOptions
 from dumpscope.rules import load_rules
-from dumpscope.scanning import scan
 from dumpscope.words import render
+from handmade import Array, Dump
 
-Array = npt.NDArray[Any]
-CODES = {"float16": builders.FLOAT16, "float32": builders.FLOAT32, "bfloat16": builders.BFLOAT16,
-         "bool": builders.BOOL}  # fmt: skip
 INF = np.float32(np.inf)
 F32_MIN = np.finfo(np.float32).min
 CAUSAL = np.triu(np.ones((16, 16), np.bool_), 1)
 SCORES = np.random.default_rng(7).uniform(-3, 3, (16, 16)).astype(np.float16)
-
-
-@dataclass
-class Dump:
-    """Writes one operator after the other into the folder of one device and step."""
-
-    root: Path
-    started_us: int = 1764417600000000
-    written: list[str] = field(default_factory=list)
-
-    def run(
-        self,
-        op_type: str,
-        inputs: list[Array | builders.Tensor],
-        outputs: list[Array | builders.Tensor],
-        device: int = 0,
-    ) -> None:
-        number = len(self.written) + 1
-        folder = self.root / "20251129120000" / str(device) / "net" / "1" / "0"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{op_type}.{op_type}_op.{number}.1.{self.started_us + 1000 * number}"
-        path.write_bytes(
-            builders.dump_file(
-                [_encode(array) for array in inputs],
-                [_encode(array) for array in outputs],
-                op_name=f"{op_type}_op",
-            )
-        )
-        self.written.append(op_type)
-
-    def ask(self, rules: str | None = None) -> Scan:
-        options = ScanOptions(jobs=1)
-        if rules is not None:
-            file = self.root.parent / "rules.toml"
-            file.write_text(rules, encoding="utf-8")
-            options = ScanOptions(jobs=1, rules_file=str(file))
-        return scan(self.root, options)
-
-    def verdicts(self, rules: str | None = None) -> dict[str, str]:
-        """Verdicts of the ranking by operator type, and rules of what is kept out of it."""
-        answer = self.ask(rules)
-        ranked = {f.op.op_type: str(f.verdict) for f in answer.findings}
-        kept = {f"expected {f.op.op_type}": f.rule or "" for f in answer.expected}
-        assert answer.counts.expected == len(answer.expected)
-        return {**ranked, **kept}
-
-
-def _encode(array: Array | builders.Tensor) -> builders.Tensor:
-    if isinstance(array, builders.Tensor):
-        return array
-    return builders.Tensor(array.tobytes(), CODES[array.dtype.name], array.shape)
 
 
 @pytest.fixture
