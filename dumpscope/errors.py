@@ -15,6 +15,7 @@ __all__ = [
     "OptionsError",
     "PluginError",
     "ReportError",
+    "StorageReadError",
     "StoreError",
     "TruncatedDumpError",
     "UnknownFormatError",
@@ -90,6 +91,10 @@ class CorruptDumpError(DumpReadError):
 
 class UnknownFormatError(DumpReadError):
     """No reader knows this file, although something was expected of it."""
+
+
+class StorageReadError(DumpReadError):
+    """A storage behind a URL did not deliver what was asked of it. The file may be whole."""
 
 
 class UnsupportedDtypeError(DumpReadError):

@@ -27,9 +27,10 @@ from dumpscope.model import (
     TensorSummary,
 )
 from dumpscope.naming import timestamp_ns
+from dumpscope.opening import open_source as open_anywhere
 from dumpscope.plugins import ReaderRegistry
 from dumpscope.readers.protocol import Execution, Reader, Record, TensorRecord
-from dumpscope.source import DumpSource, LocalSource, ReadBuffer
+from dumpscope.source import DumpSource, ReadBuffer
 from dumpscope.stats.measuring import measure
 from dumpscope.stats.screening import screen_small
 
@@ -70,7 +71,7 @@ class Examiner:
         self.near_limit_share = near_limit_share
         self.reader = reader
         self._buffer = ReadBuffer()
-        self._open = open_source or LocalSource
+        self._open = open_source or open_anywhere
 
     def examine(self, file: DumpFile) -> FileResult:
         """Read and measure one file."""
@@ -105,6 +106,11 @@ class Examiner:
             failures.append(failure_of(error, file, reader.name))
         except OSError as error:
             failures.append(_failure_of_os(error, file, reader.name))
+        for fault in getattr(source, "faults", ()):
+            # A reader may have taken for absent what a storage only did not deliver.
+            failure = failure_of(fault, file, reader.name)
+            if all(told.message != failure.message for told in failures):
+                failures.append(failure)
         return FileResult(
             file,
             reader.name,

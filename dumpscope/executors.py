@@ -25,6 +25,7 @@ __all__ = [
     "MixedExecutor",
     "SerialExecutor",
     "ThreadExecutor",
+    "WAITING_BATCH_FILES",
     "batch_files",
     "count_jobs",
     "open_executor",
@@ -32,6 +33,12 @@ __all__ = [
 
 BATCH_FILES = 256
 """One task per small file makes two threads slower than one."""
+
+WAITING_BATCH_FILES = 16
+"""So many where each takes a request: what counts then is how many are asked for together."""
+
+WAITING_JOBS = 8
+"""Workers that mostly wait for requests are more than cores, unless a number is given."""
 
 BATCH_BYTES = 4 << 20
 """A batch ends once it holds this much, so that large files are shared out one by one."""
@@ -266,8 +273,13 @@ def _count_waiting(process: WorkerProcess) -> int:
     return process.waiting
 
 
-def open_executor(jobs: int | None = None) -> SerialExecutor | MixedExecutor:
+def open_executor(
+    jobs: int | None = None, *, waits: bool = False
+) -> SerialExecutor | ThreadExecutor | MixedExecutor:
     """Make the executor for `--jobs N`; without a number one job for each core.
+
+    `waits` says that the work is mostly waiting for a storage: then threads do it, and without a
+    number there are at least `WAITING_JOBS` of them.
 
     Raises
     ------
@@ -275,6 +287,8 @@ def open_executor(jobs: int | None = None) -> SerialExecutor | MixedExecutor:
         `jobs` is less than 1.
     """
     count = count_jobs(jobs)
+    if waits:
+        return ThreadExecutor(max(count, WAITING_JOBS) if jobs is None else count)
     return SerialExecutor() if count == 1 else MixedExecutor(count)
 
 

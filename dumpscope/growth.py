@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dumpscope.model import DumpFile
+from dumpscope.remote.urls import is_url
 
 __all__ = ["RECENT_NS", "is_growing"]
 
@@ -22,6 +23,14 @@ def is_growing(file: DumpFile, read_ns: int) -> bool:
     read_ns
         When it was read, in nanoseconds since the epoch.
     """
+    if is_url(file.path):
+        from dumpscope.remote.reading import look_again
+
+        now = look_again(file)
+        if now is None:
+            return False
+        seen = (file.size, file.mtime_ns, file.inode)
+        return (now.size, now.mtime_ns, now.tag) != seen or read_ns - now.mtime_ns < RECENT_NS
     try:
         status = os.stat(file.path, follow_symlinks=False)
     except OSError:

@@ -19,7 +19,7 @@ from typing import Any
 from dumpscope.errors import OptionsError, StoreError
 from dumpscope.importable import Part
 from dumpscope.model import DumpFile, FileResult, Place, ReadFailure, ScanOptions
-from dumpscope.roots import is_inside, join
+from dumpscope.roots import common_root, is_inside, join, relative_to
 from dumpscope.store import Store
 from dumpscope.version import VERSION
 
@@ -83,13 +83,8 @@ def _place_parts(parts: Sequence[Part]) -> tuple[str, list[Part]]:
     nodes: a label in front tells their files apart, and a host of that name their devices.
     """
     roots = [part.root for part in parts]
-    try:
-        root = os.path.commonpath(roots)
-    except ValueError:
-        raise OptionsError(
-            f"the roots of the scans have nothing in common: {', '.join(map(repr, roots))}"
-        ) from None
-    prefixes = [os.path.relpath(path, root) if path != root else "" for path in roots]
+    root = common_root(roots)
+    prefixes = [relative_to(path, root) for path in roots]
     is_shared = [
         any(other is not part and _overlap(part, other) for other in parts) for part in parts
     ]

@@ -31,6 +31,8 @@ from dumpscope.model import (
 )
 from dumpscope.naming import timestamp_ns
 from dumpscope.places import place_of
+from dumpscope.remote.urls import is_url
+from dumpscope.roots import join
 
 __all__ = ["SCAN_MARK", "ListedRecords", "load_records"]
 
@@ -78,7 +80,7 @@ def load_records(path: str) -> ListedRecords:
                 "write it again with --limit 0"
             )
         root = document["root"]
-        if not isinstance(root, str) or not os.path.isabs(root):
+        if not isinstance(root, str) or not (os.path.isabs(root) or is_url(root)):
             raise ConfigError(f"{path}: root: expected an absolute path, found {root!r}")
         config = document["config"]
         if config is not None and not isinstance(config, dict):
@@ -178,7 +180,7 @@ class _Listing:
         return DumpFile("", name, name.rpartition("/")[2], 0, 0, 0, 0, self._place(name))
 
     def _place(self, name: str) -> Place:
-        folder = os.path.dirname(os.path.normpath(os.path.join(self._root, name)))
+        folder = os.path.dirname(join(self._root, os.path.normpath(name)))
         place = self._places.get(folder)
         if place is None:
             place = self._places[folder] = place_of(folder, 0, self._root)

@@ -11,10 +11,12 @@ from dumpscope.errors import DumpReadError, OptionsError, UnknownFormatError
 from dumpscope.model import DumpFile, GraphNode, OverflowRecord
 from dumpscope.plugins import ReaderRegistry, load_readers
 from dumpscope.readers.protocol import Execution, TensorRecord
-from dumpscope.source import LocalSource, ReadBuffer
+from dumpscope.remote.reading import RemoteSource
+from dumpscope.remote.urls import is_url, local_path
+from dumpscope.source import DumpSource, LocalSource, ReadBuffer
 from dumpscope.walk import walk
 
-__all__ = ["Dump", "find_file", "open_dump"]
+__all__ = ["Dump", "find_file", "is_dump_file", "open_dump"]
 
 
 class Dump:
@@ -46,7 +48,11 @@ class Dump:
         self._overflow: list[OverflowRecord] = []
         self._nodes: list[GraphNode] = []
         self._complete = False
-        self._source = _OwnSource(self.file, ReadBuffer())
+        self._source: DumpSource
+        if is_url(self.file.path):
+            self._source = RemoteSource(self.file, ReadBuffer())
+        else:
+            self._source = _OwnSource(self.file, ReadBuffer())
         try:
             chosen = _registry().choose(self._source.head, self.file, reader)
             if chosen is None:
@@ -160,7 +166,7 @@ def open_dump(
     Parameters
     ----------
     path
-        The file. A mapping.csv beside it is honoured.
+        The file, or its URL. A mapping.csv beside it is honoured.
     reader
         Name of a reader to use instead of the one that recognises the file.
     strict
@@ -189,13 +195,26 @@ def find_file(path: str | os.PathLike[str]) -> DumpFile:
     UnknownFormatError
         It is no regular file.
     """
-    shown = os.fspath(path)
+    path = shown = local_path(os.fsdecode(path))
+    if is_url(shown):
+        from dumpscope.remote.walking import find_remote_file
+
+        return find_remote_file(shown)
     if os.path.isdir(path):
         raise OptionsError(f"{shown!r} is a folder: expected one dump file; scan reads folders")
     for found in walk([path]):
         if isinstance(found, DumpFile):
             return found
     raise UnknownFormatError("is no regular file", path=shown)
+
+
+def is_dump_file(path: str) -> bool:
+    """Say whether there is a file at a path or URL."""
+    if is_url(path):
+        from dumpscope.remote.walking import is_remote_file
+
+        return is_remote_file(path)
+    return os.path.isfile(path)
 
 
 @cache

@@ -7,8 +7,26 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dumpscope.errors import OptionsError
+from dumpscope.remote.urls import (
+    common_url,
+    is_url,
+    local_path,
+    normalize_url,
+    relative_url,
+    without_password,
+)
 
-__all__ = ["Root", "explain", "is_inside", "join", "name_roots", "resolve_roots"]
+__all__ = [
+    "Root",
+    "absolute",
+    "common_root",
+    "explain",
+    "is_inside",
+    "join",
+    "name_roots",
+    "relative_to",
+    "resolve_roots",
+]
 
 
 class Root(NamedTuple):
@@ -39,6 +57,8 @@ def resolve_roots(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, list[st
     """
     if not paths:
         raise OptionsError("no path to scan: name a dump folder, a dump file or an acl.json")
+    if any(is_url(os.fsdecode(path)) for path in paths):
+        return _resolve_urls([os.fsdecode(path) for path in paths])
     kept: list[tuple[str, str]] = []
     for given in paths:
         path, real = _locate(os.fspath(given))
@@ -53,9 +73,57 @@ def resolve_roots(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, list[st
     return root, absolute
 
 
+def _resolve_urls(paths: Sequence[str]) -> tuple[str, list[str]]:
+    """Free URLs of repetitions; whether something is there is seen when it is listed."""
+    strange = next((path for path in paths if not is_url(path)), None)
+    if strange is not None:
+        raise OptionsError(
+            f"{strange!r} is a local path, and cannot be scanned together with a URL: scan each, "
+            "then put the scans together with `dumpscope scans import`"
+        )
+    kept: list[str] = []
+    for path in (without_password(normalize_url(path)) for path in paths):
+        if any(relative_url(path, other) is not None for other in kept):
+            continue
+        kept = [other for other in kept if relative_url(other, path) is None]
+        kept.append(path)
+    return common_url(kept), kept
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path as a scan keeps it: absolute, or a URL without its password."""
+    text = local_path(os.fsdecode(path))
+    return without_password(normalize_url(text)) if is_url(text) else os.path.abspath(text)
+
+
+def common_root(roots: Sequence[str]) -> str:
+    """Return the deepest folder that holds several absolute paths.
+
+    Raises `OptionsError` where there is none.
+    """
+    if all(map(is_url, roots)):
+        return common_url(roots)
+    try:
+        if not any(map(is_url, roots)):
+            return os.path.commonpath(roots)
+    except ValueError:
+        pass
+    raise OptionsError(
+        f"the roots of the scans have nothing in common: {', '.join(map(repr, roots))}"
+    )
+
+
+def relative_to(path: str, root: str) -> str:
+    """Return the path from a root to what lies below it, "" for itself."""
+    if is_url(root) or is_url(path):
+        relative = relative_url(path, root)
+        return path if relative is None else relative
+    return os.path.relpath(path, root) if path != root else ""
+
+
 def _locate(given: str | bytes) -> tuple[str, str]:
     """Return a path made absolute as the user wrote it, and with its links resolved."""
-    name = os.fsdecode(given)
+    name = local_path(os.fsdecode(given))
     if not name or "\0" in name:
         raise OptionsError(f"{name!r} is no path")
     try:

@@ -19,14 +19,21 @@ from typing import Union
 from dumpscope.conclude import conclude
 from dumpscope.errors import StoreError
 from dumpscope.examine import Examiner
-from dumpscope.executors import BATCH_FILES, batch_files, open_executor
+from dumpscope.executors import (
+    BATCH_FILES,
+    WAITING_BATCH_FILES,
+    batch_files,
+    open_executor,
+)
 from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
 from dumpscope.processes import Recipe, seldom_collecting
+from dumpscope.remote.mounts import Mount, mounts, use_mounts
+from dumpscope.roots import absolute
 from dumpscope.store import Store
 from dumpscope.version import VERSION
-from dumpscope.walk import Walker, walk
+from dumpscope.walk import Walk, walk
 
 __all__ = ["Progress", "load_scan", "scan", "scan_into"]
 
@@ -61,7 +68,7 @@ def scan(
     Parameters
     ----------
     paths
-        One or several folders or files. They are only read.
+        One or several folders or files, or URLs of them. They are only read.
     options
         What to compute and when to call it a failure.
     store
@@ -132,15 +139,13 @@ def scan_into(
     registry = load_readers()
     if options.reader is not None:
         registry.named(options.reader)
-    walker: Walker | NothingToWalk
+    walker: Walk | NothingToWalk
     if missing is not None and not paths:
         walker = NothingToWalk(missing)
     else:
         walker = walk(list(paths), companions=registry.companions)
     started = time.monotonic()
-    scan_id = store.begin(
-        walker.root, [os.path.abspath(os.fspath(p)) for p in paths], options, config, VERSION
-    )
+    scan_id = store.begin(walker.root, [absolute(path) for path in paths], options, config, VERSION)
     growing: list[str] = []
     state = "interrupted"
     try:
@@ -166,7 +171,7 @@ def scan_into(
 def _read_all(
     store: Store,
     scan_id: str,
-    walker: Walker | NothingToWalk,
+    walker: Walk | NothingToWalk,
     registry: ReaderRegistry,
     options: ScanOptions,
     progress: Callable[[Progress], None] | None,
@@ -189,8 +194,10 @@ def _read_all(
             tell()
             yield from (file for file, known in zip(batch, reused, strict=True) if not known)
 
-    with seldom_collecting(), open_executor(options.jobs) as executor:
-        for results in executor.run(Worker(registry, options), batch_files(unread())):
+    waits = walker.remote
+    batches = batch_files(unread(), max_files=WAITING_BATCH_FILES if waits else BATCH_FILES)
+    with seldom_collecting(), open_executor(options.jobs, waits=waits) as executor:
+        for results in executor.run(Worker(registry, options), batches):
             store.add(scan_id, results, signature)
             growing += (
                 result.file.relative
@@ -208,6 +215,7 @@ class NothingToWalk:
     """Stands for the walk of a folder that does not exist."""
 
     def __init__(self, root: str) -> None:
+        self.remote = False
         self.root = root
         self.files = 0
         self.bytes = 0
@@ -229,7 +237,9 @@ class Worker:
 
     def __init__(self, registry: ReaderRegistry, options: ScanOptions) -> None:
         self.recipe = Recipe(
-            f"{__name__}:{make_worker.__name__}", (options,), _signature(registry, options)
+            f"{__name__}:{make_worker.__name__}",
+            (options, mounts()),
+            _signature(registry, options),
         )
         self._registry = registry
         self._options = options
@@ -247,13 +257,14 @@ class Worker:
         return examiner.examine_batch(files)
 
 
-def make_worker(options: ScanOptions) -> Worker:
+def make_worker(options: ScanOptions, given: Sequence[Mount] = ()) -> Worker:
     """Make a worker in a process that was started to help."""
+    use_mounts(given)
     return Worker(load_readers(), options)
 
 
 def _batches(
-    store: Store, scan_id: str, walker: Walker | NothingToWalk, options: ScanOptions
+    store: Store, scan_id: str, walker: Walk | NothingToWalk, options: ScanOptions
 ) -> Iterator[list[DumpFile]]:
     """Take files from the walk in batches; what it could not reach goes to the store."""
     found = iter(walker)

@@ -20,7 +20,14 @@ from typing import Protocol
 from dumpscope.errors import DumpReadError, TruncatedDumpError
 from dumpscope.model import DumpFile
 
-__all__ = ["BLOCK_BYTES", "HEAD_BYTES", "DumpSource", "LocalSource", "ReadBuffer"]
+__all__ = [
+    "BLOCK_BYTES",
+    "HEAD_BYTES",
+    "DumpSource",
+    "LocalSource",
+    "ReadBuffer",
+    "check_beside",
+]
 
 BLOCK_BYTES = 1 << 20
 """The best size of a read: larger blocks leave the cache, smaller ones pay for more calls."""
@@ -222,18 +229,9 @@ class LocalSource:
             offset += count
 
     def sibling(self, relative: str) -> LocalSource:
+        check_beside(relative, self.file)
         folder = os.path.dirname(self.file.path)
         parts = relative.split("/")
-        if (
-            not relative
-            or os.path.isabs(relative)
-            or "\0" in relative
-            or any(part in ("", ".", "..") for part in parts)
-        ):
-            raise DumpReadError(
-                f"names the file {relative!r}, which is not inside its own folder",
-                path=self.file.relative,
-            )
         path = os.path.join(folder, *parts)
         for depth in range(1, len(parts)):
             if os.path.islink(os.path.join(folder, *parts[:depth])):
@@ -294,3 +292,12 @@ class LocalSource:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def check_beside(relative: str, file: DumpFile) -> None:
+    """Raise `DumpReadError` unless a path that `file` names leads to its own folder or below."""
+    if "\0" in relative or any(part in ("", ".", "..") for part in relative.split("/")):
+        raise DumpReadError(
+            f"names the file {relative!r}, which is not inside its own folder",
+            path=file.relative,
+        )

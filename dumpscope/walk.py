@@ -14,14 +14,26 @@ import stat
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TextIO, Union
+from typing import Protocol, Union
 
+from dumpscope.mapping_table import MAPPING, MAX_MAPPING_BYTES, bounded_lines
 from dumpscope.model import DumpFile, ReadFailure
 from dumpscope.naming import parse_name, read_mapping, real_name
 from dumpscope.places import place_of
+from dumpscope.remote.urls import is_url
 from dumpscope.roots import Root, explain, is_inside, join, name_roots, resolve_roots
 
-__all__ = ["MAX_DEPTH", "WALK", "Walker", "place_of", "resolve_roots", "walk"]
+__all__ = [
+    "MAX_DEPTH",
+    "STORE_FOLDER",
+    "WALK",
+    "Found",
+    "Walk",
+    "Walker",
+    "place_of",
+    "resolve_roots",
+    "walk",
+]
 
 MAX_DEPTH = 64
 """How many levels of folders below a root are read."""
@@ -29,16 +41,34 @@ MAX_DEPTH = 64
 WALK = "walk"
 """What stands for the reader's name in failures of the walk."""
 
-_MAPPING = "mapping.csv"
-_MAX_MAPPING_BYTES = 64 << 20
-_MAX_MAPPING_LINE = 8192
-_STORE_FOLDER = ".dumpscope"
+STORE_FOLDER = ".dumpscope"
 _NO_COMPANIONS: Mapping[str, str] = MappingProxyType({})
 _DUMP_FILES = frozenset({"dump.json", "debug.json", "statistic.csv"})
 _DUMP_SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors")
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
 
 Found = Union[DumpFile, ReadFailure]
+
+
+class Walk(Protocol):
+    """What a scan needs of a walk: see `Walker`. `remote` says that files take a request each."""
+
+    remote: bool
+    root: str
+    files: int
+    bytes: int
+    folders: int
+    finished: bool
+    skipped: Counter[str]
+
+    def __iter__(self) -> Iterator[Found]: ...
+
+    def __next__(self) -> Found: ...
+
+    @property
+    def skipped_links(self) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class _Folder:
@@ -58,27 +88,31 @@ class _Folder:
 
 def walk(
     roots: Sequence[str | os.PathLike[str]], *, companions: Mapping[str, str] = _NO_COMPANIONS
-) -> Walker:
+) -> Walk:
     """Walk paths and yield what lies there.
 
     Parameters
     ----------
     roots
-        Folders and files, as the user named them.
+        Folders and files, as the user named them: paths, or URLs of one storage.
     companions
         File name -> folder beside it whose files belong to that file
         (`{"dump.json": "dump_tensor_data"}`): where the file is, the folder is not offered.
 
     Returns
     -------
-    Walker
-        An iterator over `DumpFile` and `ReadFailure` with running totals.
+    Walk
+        An iterable of `DumpFile` and `ReadFailure` with running totals.
 
     Raises
     ------
     OptionsError
         A path leads nowhere.
     """
+    if any(is_url(os.fsdecode(root)) for root in roots):
+        from dumpscope.remote.walking import RemoteWalker
+
+        return RemoteWalker([os.fsdecode(root) for root in roots], companions=companions)
     return Walker(roots, companions=companions)
 
 
@@ -106,6 +140,7 @@ class Walker:
         companions: Mapping[str, str] = _NO_COMPANIONS,
     ) -> None:
         self.root, paths = resolve_roots(roots)
+        self.remote = False
         self.skipped: Counter[str] = Counter()
         self.files = 0
         self.bytes = 0
@@ -239,7 +274,7 @@ class Walker:
                     name = entry.name
                     try:
                         if entry.is_dir(follow_symlinks=False):
-                            if name != _STORE_FOLDER:
+                            if name != STORE_FOLDER:
                                 subfolders.append(name)
                             continue
                         status = entry.stat(follow_symlinks=False)
@@ -251,7 +286,7 @@ class Walker:
                         if failure is not None:
                             yield failure
                         continue
-                    if name == _MAPPING:
+                    if name == MAPPING:
                         continue
                     if name in companions:
                         belonging.add(companions[name])
@@ -308,47 +343,32 @@ class Walker:
 def _load_mapping(descriptor: int, relative: str) -> tuple[dict[str, str], ReadFailure | None]:
     """Read the mapping.csv of an open folder, if it has one that is a regular file."""
     try:
-        status = os.stat(_MAPPING, dir_fd=descriptor, follow_symlinks=False)
+        status = os.stat(MAPPING, dir_fd=descriptor, follow_symlinks=False)
     except FileNotFoundError:
         return {}, None
     except OSError as error:
-        return {}, _failure(join(relative, _MAPPING), "its status cannot be read", error)
+        return {}, _failure(join(relative, MAPPING), "its status cannot be read", error)
     if not stat.S_ISREG(status.st_mode):
         return {}, None
-    name = join(relative, _MAPPING)
+    name = join(relative, MAPPING)
     try:
         file = os.open(
-            _MAPPING, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor
+            MAPPING, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor
         )
         with os.fdopen(file, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            mapping = read_mapping(_bounded_lines(lines))
+            mapping = read_mapping(bounded_lines(lines, MAX_MAPPING_BYTES))
     except OSError as error:
         return {}, _failure(name, "hashed names stay as they are, it cannot be read", error)
-    if status.st_size > _MAX_MAPPING_BYTES:
+    if status.st_size > MAX_MAPPING_BYTES:
         return mapping, ReadFailure(
             name,
             WALK,
             "DumpReadError",
-            _MAX_MAPPING_BYTES,
-            f"expected at most {_MAX_MAPPING_BYTES} bytes, found {status.st_size}: "
+            MAX_MAPPING_BYTES,
+            f"expected at most {MAX_MAPPING_BYTES} bytes, found {status.st_size}: "
             "the real names after them are not known",
         )
     return mapping, None
-
-
-def _bounded_lines(lines: TextIO) -> Iterator[str]:
-    """Yield the lines that are not absurdly long, up to the bound on the file."""
-    left = _MAX_MAPPING_BYTES
-    begun = False
-    while left > 0:
-        line = lines.readline(_MAX_MAPPING_LINE)
-        if not line:
-            return
-        left -= len(line)
-        complete = line.endswith("\n")
-        if not begun and (complete or len(line) < _MAX_MAPPING_LINE):
-            yield line
-        begun = not complete
 
 
 def _is_dump_name(name: str) -> bool:

@@ -48,6 +48,9 @@ FLOORS = (
         "plugins",
         "stats.positions",
         "readers.protocol",
+        "remote",
+        "mapping_table",
+        "opening",
         "roots",
         "safetext",
         "stats.screening",
@@ -117,6 +120,7 @@ ROOMS_OF_LIBRARY = {
     "google": ("readers.adump",),
     "torch": ("probes",),
     "distributed": ("executors",),
+    "fsspec": ("remote.mounts",),
 }
 
 
@@ -214,6 +218,7 @@ def test_start_up_loads_no_heavy_library(option: str) -> None:
         "google.protobuf",
         "tqdm",
         "jinja2",
+        "fsspec",
     }
     assert "dumpscope" in result.stdout
     assert not heavy & set(result.stderr.split())

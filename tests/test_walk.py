@@ -15,7 +15,7 @@ import pytest
 from dumpscope import walk as walk_module
 from dumpscope.errors import OptionsError
 from dumpscope.model import DumpFile, Place, ReadFailure
-from dumpscope.walk import MAX_DEPTH, Walker, resolve_roots, walk
+from dumpscope.walk import MAX_DEPTH, Walk, resolve_roots, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def write(path: Path, content: bytes = b"x") -> Path:
     return path
 
 
-def found(walker: Walker) -> tuple[dict[str, DumpFile], dict[str, ReadFailure]]:
+def found(walker: Walk) -> tuple[dict[str, DumpFile], dict[str, ReadFailure]]:
     files: dict[str, DumpFile] = {}
     failures: dict[str, ReadFailure] = {}
     for item in walker:
@@ -510,7 +510,7 @@ def test_a_mapping_with_lines_of_any_length(tmp_path: Path) -> None:
 def test_a_mapping_beyond_all_bounds_is_read_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk_module, "_MAX_MAPPING_BYTES", 20)
+    monkeypatch.setattr(walk_module, "MAX_MAPPING_BYTES", 20)
     write(tmp_path / "mapping.csv", b"11,Add.a\n12,Add.b\n13,Add.c\n14,Add.d\n")
     for name in ("11", "14"):
         write(tmp_path / name)

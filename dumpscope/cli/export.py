@@ -136,15 +136,16 @@ def _export_operator(
 ) -> Iterator[str]:
     """Export the best-ranked execution of an operator."""
     from dumpscope.inspecting.targets import find_executions, is_same_execution
-    from dumpscope.opendump import find_file
+    from dumpscope.opendump import find_file, is_dump_file
+    from dumpscope.roots import join
     from dumpscope.safetext import make_printable
 
     shown = make_printable(target.text)
     try:
         with open_scan(store_file, scan_id) as (store, scan):
             root = scan.root
-            path = os.path.join(root, target.name)
-            if os.path.isfile(path) and not os.path.isabs(target.name):
+            path = join(root, target.name)
+            if not os.path.isabs(target.name) and is_dump_file(path):
                 yield from exporter.export_file(find_file(path), slot=target.slot, folder="")
                 return
             best, *others = find_executions(store, scan, target.name)
@@ -161,7 +162,7 @@ def _export_operator(
     for name in dict.fromkeys(part.file for part in best.parts):
         parts = [part for part in best.parts if part.file == name]
         yield from exporter.export_file(
-            find_file(os.path.join(root, name)),
+            find_file(join(root, name)),
             slot=target.slot,
             wanted=lambda execution, parts=parts: any(  # type: ignore[misc]
                 is_same_execution(execution, part) for part in parts

@@ -174,20 +174,23 @@ def _find_stopped(
     paths: Sequence[str], options: ScanOptions, store_file: str | None
 ) -> tuple[list[str], ScanOptions, Mapping[str, object] | None]:
     """What the newest scan that did not finish was asked for; of PATHS, where some are given."""
-    from dumpscope.roots import resolve_roots
     from dumpscope.store import Store, existing_store_path
+    from dumpscope.walk import walk
 
+    paths = [_without_secrets(path) for path in paths]
     path = existing_store_path(store=store_file)
     with Store.open(path, create=False, write=False) as store:
         if paths:
-            stopped = store.find_unfinished(resolve_roots(paths)[0])
+            walker = walk(paths)
+            walker.close()
+            stopped = store.find_unfinished(walker.root)
         else:
             newest = store.latest()
             stopped = None if newest is None or newest.state == "finished" else newest
     if stopped is None:
         raise click.UsageError(f"--resume: no scan of {path} was stopped; run it without --resume")
     if paths:
-        return list(paths), options, stopped.config
+        return paths, options, stopped.config
     return list(stopped.sources), stopped.options, stopped.config
 
 
@@ -201,7 +204,7 @@ def _resolve_paths(
         paths = ["acl.json"]
     places: list[str] = []
     config: AclConfig | None = None
-    for path in paths:
+    for path in map(_without_secrets, paths):
         loaded = _load_if_config(path)
         if loaded is None:
             places.append(path)
@@ -217,7 +220,23 @@ def _resolve_paths(
     return places, config
 
 
+def _without_secrets(path: str) -> str:
+    """Keep the password of a URL for the connection only: the rest is told the URL without it."""
+    from dumpscope.remote.mounts import mount
+    from dumpscope.remote.urls import is_url, local_path
+
+    path = local_path(path)
+    return mount(path).url if is_url(path) else path
+
+
 def _load_if_config(path: str) -> AclConfig | None:
+    from dumpscope.remote.urls import is_url
+
+    if is_url(path) and path.endswith("/acl.json"):
+        raise click.UsageError(
+            f"{path}: an acl.json is only read from this machine; copy it here, or name the URL of "
+            "the dump folder itself"
+        )
     if not path.endswith(".json") or not os.path.isfile(path):
         return None
     from dumpscope.aclconfig import is_config, load_config

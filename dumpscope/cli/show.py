@@ -103,14 +103,16 @@ def _show_named(
 ) -> View:
     from dumpscope.errors import OptionsError, StoreError
     from dumpscope.inspecting.showing import show_file, show_operator
+    from dumpscope.opendump import is_dump_file
+    from dumpscope.roots import join
     from dumpscope.safetext import make_printable
 
     shown = make_printable(target.text)
     try:
         with open_scan(store_file, scan_id) as (store, scan):
             # A file as reports name it: by its path below the scan's root.
-            path = os.path.join(scan.root, target.name)
-            if os.path.isfile(path) and not os.path.isabs(target.name):
+            path = join(scan.root, target.name)
+            if not os.path.isabs(target.name) and is_dump_file(path):
                 return show_file(
                     path,
                     slot=target.slot,

@@ -22,10 +22,11 @@ from dumpscope.inspecting.exportnames import FileNamer, name_array, name_executi
 from dumpscope.inspecting.exportvalues import ArrayLayout, ArraySource
 from dumpscope.inspecting.targets import Slot
 from dumpscope.model import DumpFile
+from dumpscope.opening import open_source
 from dumpscope.plugins import ReaderRegistry
 from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.safetext import escape_json_text, make_printable
-from dumpscope.source import LocalSource, ReadBuffer
+from dumpscope.source import ReadBuffer
 
 __all__ = ["CSV_ELEMENTS_MAX", "Exporter", "FileKind", "LeftOut"]
 
@@ -104,7 +105,7 @@ class Exporter:
         if folder is None:
             folder = os.path.dirname(file.relative)
         try:
-            with LocalSource(file, self._buffer) as source:
+            with open_source(file, self._buffer) as source:
                 reader = self.registry.choose(source.head, file, self.reader)
                 if reader is None:
                     self.unknown_files += 1

@@ -20,6 +20,8 @@ from dumpscope.model import DumpFile, Match, OpRecord, ReadFailure, Scan
 from dumpscope.opendump import find_file
 from dumpscope.plugins import ReaderRegistry, load_readers
 from dumpscope.readers.protocol import Execution, Reader, Record
+from dumpscope.remote.urls import is_url
+from dumpscope.roots import join, relative_to
 from dumpscope.source import DumpSource
 from dumpscope.store import Store
 
@@ -182,7 +184,7 @@ def show_operator(
 
 def _examine_part(scan: Scan, file: str, parts: Sequence[OpRecord], slot: Slot | None) -> FileView:
     """Look at what one file holds of an execution."""
-    path = os.path.join(scan.root, file)
+    path = join(scan.root, file)
 
     def is_wanted(execution: Execution) -> bool:
         return any(is_same_execution(execution, part) for part in parts)
@@ -226,7 +228,10 @@ def _examine(
 
 def _with_finding(view: OpView, file: DumpFile, scan: Scan) -> OpView:
     """Add what a scan said of an execution that lies in `file`."""
-    relative = os.path.relpath(os.path.realpath(file.path), os.path.realpath(scan.root))
+    if is_url(file.path) or is_url(scan.root):
+        relative = relative_to(file.path, scan.root)
+    else:
+        relative = os.path.relpath(os.path.realpath(file.path), os.path.realpath(scan.root))
     folder = os.path.dirname(relative)
     for finding in (*scan.findings, *scan.expected):
         op = finding.op

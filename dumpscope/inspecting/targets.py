@@ -18,6 +18,9 @@ from dumpscope.causality.graphs import fold_name
 from dumpscope.errors import OptionsError
 from dumpscope.model import Finding, OpRecord, Role, Scan
 from dumpscope.readers.protocol import Execution
+from dumpscope.remote.mounts import mount
+from dumpscope.remote.urls import is_url, local_path
+from dumpscope.remote.walking import is_remote_file
 from dumpscope.safetext import make_printable
 from dumpscope.store import Store
 
@@ -48,9 +51,12 @@ def parse_target(text: str) -> Target:
     """
     if not text or "\0" in text:
         raise OptionsError(f"{text!r} is neither a path nor the name of an operator")
+    text = local_path(text)
+    match = _SLOT.fullmatch(text)
+    if is_url(text):
+        return _parse_url(text, match)
     if os.path.lexists(text):
         return Target(text, path=text)
-    match = _SLOT.fullmatch(text)
     if match is None:
         return Target(text, name=text)
     role: Role = "input" if match[2] == "input" else "output"
@@ -58,6 +64,16 @@ def parse_target(text: str) -> Target:
     if os.path.lexists(match[1]):
         return Target(text, path=match[1], slot=slot)
     return Target(text, name=match[1], slot=slot)
+
+
+def _parse_url(text: str, match: re.Match[str] | None) -> Target:
+    """Decide what a URL names. What is kept of it has no password."""
+    if match is None or is_remote_file(text):
+        url = mount(text).url
+        return Target(url, path=url)
+    role: Role = "input" if match[2] == "input" else "output"
+    url = mount(match[1]).url
+    return Target(f"{url}:{role}.{match[3]}", path=url, slot=(role, int(match[3])))
 
 
 @dataclass(frozen=True, slots=True)

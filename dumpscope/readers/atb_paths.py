@@ -17,6 +17,7 @@ import stat
 from dataclasses import dataclass
 
 from dumpscope.model import DumpFile, Role
+from dumpscope.remote.reading import RemoteSource
 from dumpscope.source import DumpSource, LocalSource, ReadBuffer
 
 __all__ = ["AtbPath", "open_saved_elsewhere", "order_of_ids", "read_path"]
@@ -103,7 +104,7 @@ def open_saved_elsewhere(source: DumpSource, path: AtbPath, name: str) -> DumpSo
     """
     match = _ELSEWHERE.fullmatch(name)
     file = source.file
-    if match is None or not isinstance(source, LocalSource) or not path.ids:
+    if match is None or not isinstance(source, (LocalSource, RemoteSource)) or not path.ids:
         return None
     above = file.relative.split("/")[: -path.depth - 1]
     if len(above) == 0 and file.relative.count("/") < path.depth:
@@ -112,17 +113,23 @@ def open_saved_elsewhere(source: DumpSource, path: AtbPath, name: str) -> DumpSo
         return None
     parts = file.path.split("/")[: -path.depth - 1]
     for digits in match[1].rstrip("_").split("_"):
-        folder = _find_operation("/".join(parts), digits)
+        folder = _find_operation(source, "/".join(parts), digits)
         if folder is None:
             return None
         parts.append(folder)
     parts += ["before" if match[2].lower().startswith("in") else "after", match[2]]
     added = parts[len(file.path.split("/")) - path.depth - 1 :]
-    return _open("/".join(parts), "/".join([*above, *added]), file)
+    relative = "/".join([*above, *added])
+    if isinstance(source, RemoteSource):
+        return _open_remote(source, "/".join(parts), relative)
+    return _open("/".join(parts), relative, file)
 
 
-def _find_operation(folder: str, digits: str) -> str | None:
+def _find_operation(source: DumpSource, folder: str, digits: str) -> str | None:
     """Return the name of the subfolder `{digits}_…`."""
+    if isinstance(source, RemoteSource):
+        names = (entry.name for entry in source.list_near(folder) if entry.kind == "folder")
+        return next((name for name in names if name.startswith(f"{digits}_")), None)
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -130,6 +137,14 @@ def _find_operation(folder: str, digits: str) -> str | None:
                     return entry.name
     except OSError:
         return None
+    return None
+
+
+def _open_remote(source: RemoteSource, url: str, relative: str) -> RemoteSource | None:
+    folder, _, name = url.rpartition("/")
+    for entry in source.list_near(folder):
+        if entry.name == name and entry.kind == "file":
+            return source.open_near(url, relative, entry)
     return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from dumpscope.errors import StorageReadError
 from dumpscope.model import (
     DumpFile,
     FileResult,
@@ -274,5 +275,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _is_os_error(name: str) -> bool:
+    if name == StorageReadError.__name__:
+        return True
     kind = getattr(builtins, name, None)
     return isinstance(kind, type) and issubclass(kind, OSError)
