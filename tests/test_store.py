@@ -439,20 +439,19 @@ def test_memory_is_told_in_columns_with_a_lane_for_each_device(
     lane = dict(zip(memory.op_id.tolist(), memory.op_lane.tolist(), strict=True))
     assert memory.lanes[lane[ids["a"]]] == (0, "", "", -1, 0)
     assert memory.lanes[lane[ids["b"]]] == memory.lanes[lane[ids["c"]]] == (0, "", "", -1, 1)
-    columns = (memory.index, memory.address, memory.size_bytes, memory.is_output)
+    columns = (memory.index, memory.start, memory.end, memory.is_output)
     rows = zip(memory.op_id[memory.row].tolist(), *(c.tolist() for c in columns), strict=True)
     assert sorted(rows) == sorted(
         [
-            (ids["a"], 0, 8, 12, False),
-            (ids["a"], 0, 16, 12, True),
-            (ids["b"], 3, largest, 12, True),
-            (ids["b"], 0, 32, 12, True),
-            (ids["c"], 0, 64, 24, True),
+            (ids["a"], 0, 8, 20, False),
+            (ids["a"], 0, 16, 28, True),
+            (ids["b"], 3, largest, largest, True),
+            (ids["b"], 0, 32, 44, True),
+            (ids["c"], 0, 64, 88, True),
         ]
     )
-    found = dict(zip(memory.address.tolist(), memory.low.tolist(), strict=True))
-    assert found[16] == -1.0
-    assert found[largest] == 1.0
+    content = dict(zip(memory.start.tolist(), memory.content.tolist(), strict=True))
+    assert content[8] == content[16] != content[64]  # the same size, minimum and maximum
 
 
 def test_parts_of_one_execution_stand_next_to_each_other(store: Store) -> None:

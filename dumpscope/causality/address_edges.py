@@ -7,6 +7,7 @@ up by whatever wrote them.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ Run = tuple[int, str]
 _Rows = npt.NDArray[np.int64]
 
 _SAMPLE = 100_000
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,14 @@ class RowLinks:
 
     def __init__(self, reader: _Rows, writer: _Rows, rows: int) -> None:
         order = np.argsort(reader, kind="stable")
-        self._writer = writer[order]
-        self._begin = np.searchsorted(reader[order], np.arange(rows + 1))
+        begin = np.searchsorted(reader[order], np.arange(rows + 1))
+        # Arrays of Python's own: single items of them are read faster.
+        self._writer = array("i", writer[order].astype(np.int32).tobytes())
+        self._begin = array("i", begin.astype(np.int32).tobytes())
 
-    def parents_of(self, row: int) -> list[int]:
+    def parents_of(self, row: int) -> array[int]:
         """Rows of the writers."""
-        found: list[int] = self._writer[self._begin[row] : self._begin[row + 1]].tolist()
-        return found
+        return self._writer[self._begin[row] : self._begin[row + 1]]
 
 
 class AddressMap:
@@ -70,40 +71,37 @@ class AddressMap:
         self._by_id = np.argsort(memory.op_id, kind="stable")
         self._op_lane = memory.op_lane
         self._op_position = memory.op_position
-        self._row = memory.row.astype(np.int32)
+        self._row = memory.row
+        self._index = memory.index
+        self._start = memory.start
+        self._end = memory.end
         self._output = memory.is_output
-        self._spans = Spans.of(
-            memory.op_position[memory.row], memory.address, memory.size_bytes,
-            memory.op_id[memory.row], memory.index,
-        )  # fmt: skip
-        self._lane = memory.op_lane[memory.row].astype(np.int32)
-        self._votes = self._count_votes(memory)
+        self._votes = self._count_votes(memory.content)
+
+    def _spans(self, tensors: _Rows) -> Spans:
+        """When and where some tensors were written or read."""
+        position = self._op_position[self._row[tensors]]
+        return Spans(position, self._start[tensors], self._end[tensors])
 
     # --- can they be believed? -----------------------------------------------------------------
 
     def runs(self) -> set[Run]:
         """All runs in which an output has an address."""
-        return {_run(self.lanes[lane]) for lane in np.unique(self._lane[self._output]).tolist()}
+        lanes = np.unique(self._op_lane[self._row[self._output]])
+        return {_run(self.lanes[lane]) for lane in lanes.tolist()}
 
     def votes_of(self, run: Run) -> tuple[int, int]:
         """How often equal contents say that addresses are right, and that they are wrong."""
         return self._votes.get(run, (0, 0))
 
-    def _count_votes(self, memory: Memory) -> dict[Run, tuple[int, int]]:
-        """Ask some inputs of each rank whether the output that holds the same is where they are.
-
-        Same means the same number of bytes, minimum and maximum, where these two differ.
-        """
-        with np.errstate(over="ignore"):
-            content = memory.size_bytes.copy()
-            for values in (memory.low, memory.high):
-                content = content * _MIX ^ values.view(np.uint64) + (content >> np.uint64(29))
-        telling = memory.low < memory.high
+    def _count_votes(self, content: npt.NDArray[np.uint64]) -> dict[Run, tuple[int, int]]:
+        """Ask some inputs of each rank whether the output that holds the same is where they are."""
         counted: dict[Run, tuple[int, int]] = defaultdict(lambda: (0, 0))
-        for lane, rows in self._rows_by_lane(telling):
-            early = rows[np.argsort(self._spans.position[rows], kind="stable")][:_SAMPLE]
+        for lane, tensors in self._tensors_by_lane(content != 0):
+            order = np.argsort(self._op_position[self._row[tensors]], kind="stable")
+            early = tensors[order[:_SAMPLE]]
             outputs, inputs = early[self._output[early]], early[~self._output[early]]
-            writes, reads = self._spans.take(outputs), self._spans.take(inputs)
+            writes, reads = self._spans(outputs), self._spans(inputs)
             read, write = link_reads(writes, reads)
             right = np.zeros(len(inputs), dtype=bool)
             right[read[content[inputs[read]] == content[outputs[write]]]] = True
@@ -138,10 +136,10 @@ class AddressMap:
         for row, query in zip(rows, queries, strict=True):
             if row is not None:
                 by_lane[int(self._op_lane[row])].append((int(self._op_position[row]), query))
-        for lane, all_rows in self._rows_by_lane(self._output):
+        for lane, outputs in self._tensors_by_lane(self._output):
             asked = by_lane.pop(lane, [])
             if asked:
-                self._answer(asked, self._spans.take(all_rows), found)
+                self._answer(asked, outputs, found)
         for asked in by_lane.values():
             found.update(((query.op_id, query.index), []) for _, query in asked)
         return found
@@ -159,72 +157,75 @@ class AddressMap:
         found: dict[tuple[int, int], tuple[int, int]] = {}
         rows = self.rows_of(query.op_id for query in queries)
         wanted = np.array([query.address for query in queries], dtype=np.uint64)
-        inputs = np.flatnonzero(~self._output & np.isin(self._spans.start, wanted))
+        inputs = np.flatnonzero(~self._output & np.isin(self._start, wanted))
+        inputs = inputs[np.argsort(self._op_position[self._row[inputs]], kind="stable")]
         by_range: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        for row in inputs[np.argsort(self._spans.position[inputs], kind="stable")].tolist():
-            start, end = int(self._spans.start[row]), int(self._spans.end[row])
-            by_range[int(self._lane[row]), start, end].append(row)
+        for tensor in inputs.tolist():
+            lane = int(self._op_lane[self._row[tensor]])
+            by_range[lane, int(self._start[tensor]), int(self._end[tensor])].append(tensor)
         for row, query in zip(rows, queries, strict=True):
             if row is None:
                 continue
             end = query.address + max(query.size_bytes, 1)
             earlier = by_range.get((int(self._op_lane[row]), query.address, end), [])
             position = self._op_position[row]
-            before = [r for r in earlier if self._spans.position[r] < position]
+            before = [t for t in earlier if self._op_position[self._row[t]] < position]
             if before:
                 reader = before[-1]
-                found[query.op_id, query.index] = (
-                    int(self._spans.op_id[reader]), int(self._spans.index[reader]),
-                )  # fmt: skip
+                op_id = int(self._op_id[self._row[reader]])
+                found[query.op_id, query.index] = (op_id, int(self._index[reader]))
         return found
 
     def _answer(
         self,
         asked: Sequence[tuple[int, AddressQuery]],
-        writes: Spans,
+        outputs: _Rows,
         found: dict[tuple[int, int], list[Writer]],
     ) -> None:
         reads = Spans.of(
             [position for position, _ in asked],
             [query.address for _, query in asked],
             [query.size_bytes for _, query in asked],
-            [query.op_id for _, query in asked],
-            [query.index for _, query in asked],
         )
-        writes = writes.take(meeting(writes, reads.start, reads.end))
+        writes = self._spans(outputs)
+        meets = meeting(writes, reads.start, reads.end)
+        writes, outputs = writes.take(meets), outputs[meets]
         answers = [found.setdefault((q.op_id, q.index), []) for _, q in asked]
         read, write = link_reads(writes, reads)
-        op_ids, indexes = writes.op_id[write].tolist(), writes.index[write].tolist()
+        op_ids = self._op_id[self._row[outputs[write]]].tolist()
+        indexes = self._index[outputs[write]].tolist()
         for number, op_id, index in zip(read.tolist(), op_ids, indexes, strict=True):
             answers[number].append(Writer(op_id, index))
 
     def link_lanes(self, first: Mapping[Lane, int]) -> RowLinks:
         """Link all executions of some ranks, those before the row `first` of the rank left out."""
-        readers: list[_Rows] = []
-        writers: list[_Rows] = []
+        readers: list[_Rows] = [np.zeros(0, dtype=np.int64)]
+        writers: list[_Rows] = [np.zeros(0, dtype=np.int64)]
         wanted = {
             number: int(self._op_position[first[lane]])
             for number, lane in enumerate(self.lanes)
             if lane in first
         }
-        for lane, rows in self._rows_by_lane(np.ones(len(self._lane), dtype=bool)):
+        for lane, tensors in self._tensors_by_lane(np.ones(len(self._row), dtype=bool)):
             if lane not in wanted:
                 continue
-            late = rows[self._spans.position[rows] >= wanted[lane]]
+            late = tensors[self._op_position[self._row[tensors]] >= wanted[lane]]
             outputs, inputs = late[self._output[late]], late[~self._output[late]]
-            read, write = link_reads(self._spans.take(outputs), self._spans.take(inputs))
+            read, write = link_reads(self._spans(outputs), self._spans(inputs))
             pair = np.unique(
                 self._row[inputs[read]].astype(np.int64) * len(self._op_id)
                 + self._row[outputs[write]]
             )
             readers.append(pair // len(self._op_id))
             writers.append(pair % len(self._op_id))
-        none = np.zeros(0, dtype=np.int64)
-        return RowLinks(
-            np.concatenate([none, *readers]), np.concatenate([none, *writers]), len(self._op_id)
-        )
+        return RowLinks(np.concatenate(readers), np.concatenate(writers), len(self._op_id))
 
     # --- rows ----------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """How many executions there are."""
+        return len(self._op_id)
 
     def rows_of(self, op_ids: Iterable[int]) -> list[int | None]:
         """Rows of executions by number; `None` for those that are not in the store."""
@@ -238,18 +239,13 @@ class AddressMap:
             row if known else None for row, known in zip(rows.tolist(), there.tolist(), strict=True)
         ]
 
-    def op_ids_of(self, rows: Sequence[int]) -> list[int]:
-        """Numbers of the executions of some rows."""
-        found: list[int] = self._op_id[np.array(rows, dtype=np.int64)].tolist()
-        return found
-
-    def _rows_by_lane(self, of_interest: npt.NDArray[np.bool_]) -> Iterator[tuple[int, _Rows]]:
-        """Yield the numbers of the lanes and rows of their tensors that are of interest."""
-        rows = np.flatnonzero(of_interest)
-        lanes = self._lane[rows]
+    def _tensors_by_lane(self, of_interest: npt.NDArray[np.bool_]) -> Iterator[tuple[int, _Rows]]:
+        """Yield the numbers of the lanes and those of their tensors that are of interest."""
+        tensors = np.flatnonzero(of_interest)
+        lanes = self._op_lane[self._row[tensors]]
         order = np.argsort(lanes, kind="stable")
         numbers, begin = np.unique(lanes[order], return_index=True)
-        parts = np.split(rows[order], begin[1:].tolist())
+        parts = np.split(tensors[order], begin[1:].tolist())
         yield from zip(numbers.tolist(), parts, strict=len(numbers) > 0)
 
 

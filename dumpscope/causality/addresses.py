@@ -27,44 +27,30 @@ _MOST_PIECES = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Ranges of addresses of one rank, as columns: what was written or read, when, by whom.
+    """Ranges of addresses of one rank that were written or read, as columns.
 
     `end` is exclusive; `position` grows with time and is the same for all tensors of an execution.
     """
 
-    position: _Signed
+    position: npt.NDArray[np.int32]
     start: _Unsigned
     end: _Unsigned
-    op_id: _Signed
-    index: _Signed
 
     @classmethod
     def of(
-        cls,
-        position: npt.ArrayLike,
-        address: npt.ArrayLike,
-        size_bytes: npt.ArrayLike,
-        op_id: npt.ArrayLike,
-        index: npt.ArrayLike,
+        cls, position: npt.ArrayLike, address: npt.ArrayLike, size_bytes: npt.ArrayLike
     ) -> Spans:
         """Make columns; a size of 0 counts as one byte."""
         start = np.array(address, dtype=np.uint64)
-        size = np.maximum(np.array(size_bytes, dtype=np.uint64), 1)
-        end = start + np.minimum(size, np.uint64(_TOP) - start)
-        return cls(
-            np.array(position, dtype=np.int64), start, end, np.array(op_id, dtype=np.int64),
-            np.array(index, dtype=np.int64),
-        )  # fmt: skip
+        size = np.clip(np.array(size_bytes, dtype=np.uint64), 1, np.uint64(_TOP) - start)
+        return cls(np.array(position, dtype=np.int32), start, start + size)
 
     def __len__(self) -> int:
         return len(self.position)
 
     def take(self, rows: npt.NDArray[np.bool_] | _Signed) -> Spans:
         """The rows that are asked for."""
-        return Spans(
-            self.position[rows], self.start[rows], self.end[rows], self.op_id[rows],
-            self.index[rows],
-        )  # fmt: skip
+        return Spans(self.position[rows], self.start[rows], self.end[rows])
 
 
 def meeting(spans: Spans, low: _Unsigned, high: _Unsigned) -> npt.NDArray[np.bool_]:

@@ -52,11 +52,11 @@ class CleanPaths:
         self._parents_of = parents_of
         self._addresses = addresses
         self._graph = graph
-        self._seen_rows: set[int] = set()
+        self._seen_rows = bytearray()
         self._seen_names: set[_Name] = set()
         self._links: RowLinks | None = None
         self._op_at: dict[int, OpRecord] = {}
-        self._rows_of: dict[int, list[int]] = {}
+        self._rows_of: dict[int, tuple[int, ...]] = {}
         self._named: dict[_Name, list[OpRecord]] = defaultdict(list)
         if addresses is not None:
             self._link_rows(addresses, ops, sources, believed)
@@ -76,7 +76,7 @@ class CleanPaths:
         for (_, op), row in zip(numbers, rows, strict=True):
             if row is not None:
                 self._op_at[row] = op
-                self._rows_of.setdefault(op.op_id, []).append(row)
+                self._rows_of[op.op_id] = (*self._rows_of.get(op.op_id, ()), row)
         first: dict[Lane, OpRecord] = {}
         for op in sources:
             lane = lane_of(op)
@@ -85,28 +85,35 @@ class CleanPaths:
             if lane not in first or sequence_key(op) < sequence_key(first[lane]):
                 first[lane] = op
         if first:
+            self._seen_rows = bytearray(addresses.rows)
             self._links = addresses.link_lanes(
                 {lane: self._rows_of[op.op_id][0] for lane, op in first.items()}
             )
 
-    def __call__(self, op: OpRecord) -> Iterator[OpRecord]:
-        """Yield the ancestors of `op` that are not clean and have no such other between."""
-        yield from self._parents_of(op)
+    def __call__(self, op: OpRecord) -> list[OpRecord]:
+        """Return the ancestors of `op` that are not clean and have no such other between."""
+        found = list(self._parents_of(op))
         if self._links is not None:
-            yield from self._over_rows(self._links, self._rows_of.get(op.op_id, []))
+            found += self._over_rows(self._links, self._rows_of.get(op.op_id, ()))
         if self._graph:
-            yield from self._over_names(op)
+            found += self._over_names(op)
+        return found
 
-    def _over_rows(self, links: RowLinks, rows: Sequence[int]) -> Iterator[OpRecord]:
+    def _over_rows(self, links: RowLinks, rows: Sequence[int]) -> list[OpRecord]:
+        found = []
         stack = list(rows)
+        seen, op_at = self._seen_rows, self._op_at
         while stack:
             for parent in links.parents_of(stack.pop()):
-                op = self._op_at.get(parent)
+                if seen[parent]:
+                    continue
+                op = op_at.get(parent)
                 if op is not None:
-                    yield op
-                elif parent not in self._seen_rows:
-                    self._seen_rows.add(parent)
+                    found.append(op)
+                else:
+                    seen[parent] = 1
                     stack.append(parent)
+        return found
 
     def _over_names(self, op: OpRecord) -> Iterator[OpRecord]:
         lane, step, when = lane_of(op), op.step, sequence_key(op)

@@ -7,7 +7,7 @@ unknown, and the verdicts then fall back to order alone.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -86,6 +86,7 @@ class KnownInput:
 
 
 _NOTHING = KnownInput()
+_MOST_ALIKE = 16
 
 
 class Dataflow:
@@ -127,13 +128,15 @@ class Dataflow:
         self._virtual = virtual or {}
         self._twins = twins or {}
         self.through_clean: Callable[[Sequence[OpRecord]], Ancestors] | None = None
-        writers: dict[tuple[Lane, str], list[Producer]] = defaultdict(list)
-        for op in ordered:
-            lane = lane_of(op)
-            for tensor in op.tensors:
+        # Positions of the executions that wrote some bytes, ascending, and which output it was.
+        self._writers: dict[tuple[Lane, str], list[tuple[int, int]]] = {}
+        lane: Lane | None = None
+        for number, op in enumerate(ordered):
+            own = lane_of(op)
+            lane = own if lane is None or own != lane else lane
+            for place, tensor in enumerate(op.tensors):
                 if tensor.role == "output" and tensor.digest is not None:
-                    writers[lane, tensor.digest].append(Producer(op, tensor, "bytes"))
-        self._writers = dict(writers)
+                    self._writers.setdefault((lane, tensor.digest), []).append((number, place))
 
     def known_input(self, op: OpRecord, tensor: TensorSummary) -> KnownInput:
         """What graph edges or addresses say of `tensor`, an input of `op`."""
@@ -151,15 +154,30 @@ class Dataflow:
         return (same[0],) if len(same) == 1 else ()
 
     def same_bytes(self, op: OpRecord, tensor: TensorSummary) -> list[Producer]:
-        """All earlier outputs of the same rank with exactly these bytes."""
+        """Earlier outputs of the same rank with exactly these bytes, the latest last.
+
+        Of very many, the latest.
+        """
         if tensor.digest is None:
             return []
-        position = self._position.get(op.op_id, -1)
-        return [
-            producer
-            for producer in self._writers.get((lane_of(op), tensor.digest), ())
-            if self._position[producer.op.op_id] < position
-        ]
+        writers = self._writers.get((lane_of(op), tensor.digest))
+        if writers is None:
+            return []
+        end = bisect_left(writers, (self._position.get(op.op_id, -1), -1))
+        found = []
+        for number, place in writers[max(end - _MOST_ALIKE, 0) : end]:
+            writer = self.ops[number]
+            found.append(Producer(writer, writer.tensors[place], "bytes"))
+        return found
+
+    def learn(
+        self,
+        known: Mapping[tuple[int, int], KnownInput],
+        virtual: Mapping[int, tuple[KnownInput, ...]],
+    ) -> None:
+        """Take over what was found out about inputs after the executions were put in order."""
+        self._known = known
+        self._virtual = virtual
 
     def virtual_inputs(self, op: OpRecord) -> tuple[KnownInput, ...]:
         """What `op` read, input by input, where its own inputs were not dumped."""

@@ -30,18 +30,19 @@ def connect(store: Store, scan_id: str, ops: Sequence[OpRecord]) -> Dataflow:
     An execution whose output was not dumped but can be seen at whoever read it joins `ops`
     (`Dataflow.ops`), with that output.
     """
-    by_address = _AddressEdges(store, scan_id, ops)
+    twins = _find_twins(store, scan_id, ops)
+    flow = Dataflow(ops, twins=twins)
+    by_address = _AddressEdges(store, scan_id, flow)
     graph = GraphIndex(store.graph_nodes(scan_id))
     known = by_address.known
     virtual = by_address.virtual
-    judged = ops
     if graph:
         by_graph = find_graph_edges(store, scan_id, ops, graph)
         known = _let_graph_win(by_graph.known, by_address.known)
         virtual = {**by_graph.virtual, **by_address.virtual}
-        judged = _with_seen_outputs(ops, by_graph)
-    twins = _find_twins(store, scan_id, judged)
-    flow = Dataflow(judged, known, virtual, twins)
+        if by_graph.seen:
+            flow = Dataflow(_with_seen_outputs(ops, by_graph), twins=twins)
+    flow.learn(known, virtual)
 
     def through_clean(sources: Sequence[OpRecord]) -> Ancestors:
         return CleanPaths(
@@ -122,7 +123,8 @@ def _find_twins(
 class _AddressEdges:
     """What device addresses say of the inputs of `ops` that are not clean or not readable."""
 
-    def __init__(self, store: Store, scan_id: str, ops: Sequence[OpRecord]) -> None:
+    def __init__(self, store: Store, scan_id: str, flow: Dataflow) -> None:
+        ops = flow.ops
         self.known: dict[tuple[int, int], KnownInput] = {}
         self.map: AddressMap | None = None
         self.believed: set[Run] = set()
@@ -146,7 +148,7 @@ class _AddressEdges:
         self.map = AddressMap(store.memory(scan_id))
         writers = self.map.find_writers(queries)
         by_id = {op.op_id: op for op in ops}
-        self.believed = _believed_runs(self.map, writers, by_id)
+        self.believed = _believed_runs(self.map, writers, by_id, flow)
         # What was recorded after it was overwritten, or could not be read, may have been read
         # before by somebody else.
         unseen = [
@@ -185,6 +187,7 @@ def _believed_runs(
     addresses: AddressMap,
     writers: Mapping[tuple[int, int], list[Writer]],
     by_id: Mapping[int, OpRecord],
+    flow: Dataflow,
 ) -> set[Run]:
     """Runs in which equal contents say at least as often that addresses are right as not.
 
@@ -192,15 +195,14 @@ def _believed_runs(
     """
     yes: dict[Run, int] = defaultdict(int)
     no: dict[Run, int] = defaultdict(int)
-    bytes_only = Dataflow(by_id.values())
     for (op_id, index), found in writers.items():
         op = by_id[op_id]
-        tensor = next((t for t in op.inputs if t.index == index), None)
-        same = () if tensor is None else bytes_only.producers_of(op, tensor)
+        tensor = next((t for t in op.tensors if t.index == index and t.role == "input"), None)
+        same = () if tensor is None else flow.producers_of(op, tensor)
         if same:
             run = lane_of(op)[:2]
-            parts = {part for p in same for part in (p.op.op_id, *p.op.part_ids)}
-            agrees = any(writer.op_id in parts for writer in found)
+            made = same[0].op
+            agrees = any(w.op_id == made.op_id or w.op_id in made.part_ids for w in found)
             yes[run] += agrees
             no[run] += not agrees
     believed = set()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dumpscope.causality.dataflow import Lane, Producer, lane_of
-from dumpscope.causality.inputs import InputState, is_notable
+from dumpscope.causality.inputs import InputState
 from dumpscope.dtypes import dtype_named
 from dumpscope.model import OpRecord, Role, TensorSummary
-from dumpscope.rules import Rule, RuleSet, is_one_sided
+from dumpscope.rules import Condition, Rule, RuleSet, is_one_sided
 
 __all__ = ["Expectations"]
+
+_OUTPUT_CONDITIONS: tuple[Condition, ...] = ("", "clean_inputs", "same_positions")
 
 
 class Expectations:
@@ -57,22 +59,22 @@ class Expectations:
 
     # --- outputs -------------------------------------------------------------------------------
 
-    def expect_outputs(self, op: OpRecord, inputs: Sequence[InputState]) -> dict[int, Rule]:
-        """Rules by position in `op.tensors` of the outputs that are expected."""
-        found = {}
-        for position, tensor in enumerate(op.tensors):
-            if tensor.role != "output" or not is_notable(tensor):
-                continue
+    def expect_outputs(
+        self, op: OpRecord, notable: Sequence[TensorSummary], inputs: Sequence[InputState]
+    ) -> list[tuple[TensorSummary, Rule]]:
+        """Those of the `notable` outputs of `op` that are expected, with the rule of each."""
+        found = []
+        for tensor in notable:
             rule = self._covering_output(op, tensor, inputs)
             if rule is not None:
-                found[position] = rule
+                found.append((tensor, rule))
                 self.note(op, tensor, rule)
         return found
 
     def _covering_output(
         self, op: OpRecord, tensor: TensorSummary, inputs: Sequence[InputState]
     ) -> Rule | None:
-        for rule in self._rules.covering(op, tensor):
+        for rule in self._rules.covering(op, tensor, _OUTPUT_CONDITIONS):
             if rule.condition == "":
                 return rule
             if rule.condition == "clean_inputs" and not any(map(_is_trouble, inputs)):
@@ -132,9 +134,9 @@ class Expectations:
         """The rule for what a communication operator lists as input and receives into."""
         return self._covering(op, tensor, "") or self._covering(op, tensor, "receive_buffer")
 
-    def _covering(self, op: OpRecord, tensor: TensorSummary, condition: str) -> Rule | None:
-        rules = self._rules.covering(op, tensor)
-        return next((rule for rule in rules if rule.condition == condition), None)
+    def _covering(self, op: OpRecord, tensor: TensorSummary, condition: Condition) -> Rule | None:
+        rules = self._rules.covering(op, tensor, (condition,))
+        return rules[0] if rules else None
 
 
 def _is_trouble(state: InputState) -> bool:

@@ -50,28 +50,43 @@ def compose_finding(
     if flags:
         shown = any(is_notable(t) for t in op.outputs)
         overflow = describe_flags(flags, confirmed=shown)
-    evidence = set(because.evidence_of_inputs())
-    if overflow is not None:
-        evidence.add("status")
-    if any(t.from_statistics for t in op.tensors):
-        evidence.add("statistics")
-    reason = build_reason(code, tensor, because, overflow)
+    deciding = None
+    counted = seen = False
+    for position, own in enumerate(op.tensors):
+        counted = counted or own.from_statistics
+        seen = seen or _SEEN in own.notes
+        if own is tensor:
+            deciding = position
+    reason = build_reason(code, tensor, because, overflow, counted=counted)
     if rule is not None:
         told = {"rule": rule.name, "why": rule.reason, "why_zh": rule.reason_zh}
         reason = Reason(code, {**reason.parameters, **told})
-    if any(_SEEN in t.notes for t in op.tensors):
+    if seen:
         # What was only seen at whoever read it is no tensor of this execution's dump.
         op = replace(op, tensors=tuple(t for t in op.tensors if _SEEN not in t.notes))
+        deciding = next((i for i, t in enumerate(op.tensors) if t is tensor), None)
     return Finding(
-        op=op,
-        verdict=verdict,
-        reason=reason,
-        evidence=tuple(kind for kind in _ORDER if kind in evidence),
-        deciding=next((i for i, t in enumerate(op.tensors) if t is tensor), None),
-        overflow=overflow,
-        rule=None if rule is None else rule.name,
-        caused_by=None if because.producer is None else because.producer.op_id,
-    )
+        op, verdict, reason, _list_evidence(because, status=overflow is not None, counted=counted),
+        None, deciding, overflow, None if rule is None else rule.name, False,
+        None if because.producer is None else because.producer.op_id,
+    )  # fmt: skip
+
+
+_EVIDENCE: dict[frozenset[Evidence], tuple[Evidence, ...]] = {}
+
+
+def _list_evidence(because: Because, *, status: bool, counted: bool) -> tuple[Evidence, ...]:
+    """All evidence that was used, in the usual order; equal lists are one object."""
+    used = set(because.evidence_of_inputs())
+    if status:
+        used.add("status")
+    if counted:
+        used.add("statistics")
+    key = frozenset(used)
+    found = _EVIDENCE.get(key)
+    if found is None:
+        found = _EVIDENCE[key] = tuple(kind for kind in _ORDER if kind in used)
+    return found
 
 
 def note_loss_scale(findings: Iterable[Finding]) -> list[Finding]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from dumpscope.causality.dataflow import Ancestors, Dataflow, Lane, lane_of, sequence_key
 from dumpscope.model import Finding, OpRecord, Verdict
@@ -81,23 +80,29 @@ def rank_findings(
 
     def key(finding: Finding) -> tuple[object, ...]:
         op = finding.op
-        sequence = sequence_key(op)
-        since = infected.get(lane_of(op))
+        sequence, lane = sequence_key(op), lane_of(op)
+        since = infected.get(lane)
         return (
             verdict_class(finding),
             age[_job(finding, jobs)],
             sequence[0],
             since is not None and since < sequence,
-            -1 if op.device is None else op.device,
-            lane_of(op),
+            lane[-1],
+            lane,
             sequence,
         )
 
     found.sort(key=key)
-    return [
-        replace(finding, rank=number)
-        for number, finding in enumerate(_put_ancestors_first(found, flow, members_of), start=1)
-    ]
+    ordered = _put_ancestors_first(found, flow, members_of)
+    return [_with_rank(finding, number) for number, finding in enumerate(ordered, start=1)]
+
+
+def _with_rank(f: Finding, rank: int) -> Finding:
+    # What dataclasses.replace does takes eight times as long.
+    return Finding(
+        f.op, f.verdict, f.reason, f.evidence, rank, f.deciding, f.overflow, f.rule, f.known,
+        f.caused_by,
+    )  # fmt: skip
 
 
 def _job(finding: Finding, jobs: Mapping[str, str]) -> str:

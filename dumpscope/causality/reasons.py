@@ -13,12 +13,19 @@ from dumpscope.rules import Rule, is_one_sided
 
 __all__ = ["Because", "build_reason"]
 
+_FLAGS = {
+    "padding_included": "padding_included",
+    "count_at_least": "at_least",
+    "seen_at_consumer": "seen_at_consumer",
+}
+"""Notes on a tensor that the sentence about it has to tell."""
+
 _Parameters = dict[str, "str | int | float | bool | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Because:
-    """What a verdict rests on, beside the tensor that decided it.
+    """What a verdict rests on, beside the tensor that decided it; filled in as it is found.
 
     Attributes
     ----------
@@ -53,6 +60,11 @@ class Because:
     maybe_mask: bool = False
     expected_by: Rule | None = None
 
+    def blame(self, producer: OpRecord | None, evidence: Evidence | None) -> None:
+        """Say who made the bad value, or wrote the tensor, and what says so."""
+        self.producer = producer
+        self.evidence = evidence
+
     def evidence_of_inputs(self) -> Iterator[Evidence]:
         """All that was used to know the inputs."""
         if self.evidence is not None:
@@ -66,15 +78,18 @@ class Because:
 
 
 def build_reason(
-    code: str, tensor: TensorSummary | None, because: Because, overflow: OverflowFinding | None
+    code: str,
+    tensor: TensorSummary | None,
+    because: Because,
+    overflow: OverflowFinding | None,
+    *,
+    counted: bool = False,
 ) -> Reason:
-    """Collect the numbers that the sentence of `code` may use."""
+    """Collect the numbers that the sentence of `code` may use.
+
+    `counted` says that they come from statistics which the dump was written with.
+    """
     op = because.op
-    known = [
-        s
-        for s in because.inputs
-        if s.kind in ("finite", "expected") and (s.own or s.evidence is None)
-    ]
     parameters: _Parameters = {
         "op_type": op.op_type,
         "op_name": op.op_name,
@@ -82,27 +97,26 @@ def build_reason(
         "device": op.device,
         "task_id": op.task_id,
         "stream_id": op.stream_id,
-        "inputs": len(known),
-        "max_input": _largest(because.inputs),
+        "inputs": 0,
+        "max_input": None,
         "evidence": because.evidence or "own_inputs",
     }
-    if any(t.from_statistics for t in op.tensors):
+    if counted:
         parameters["from_statistics"] = True
     if tensor is not None:
         _describe_tensor(tensor, because, parameters)
-    expected = next((s.tensor.index for s in because.inputs if s.kind == "expected"), None)
-    if expected is not None:
-        parameters["index_in"] = expected
+    _describe_inputs(because.inputs, parameters)
     if because.expected_by is not None:
         rule = because.expected_by
         parameters.update(
             expected_rule=rule.name, expected_why=rule.reason, expected_why_zh=rule.reason_zh
         )
-    if because.producer is not None:
-        parameters["producer"] = because.producer.op_name
-        parameters["producer_type"] = because.producer.op_type
-        if because.producer.step != op.step and because.producer.step is not None:
-            parameters["producer_step"] = because.producer.step
+    producer = because.producer
+    if producer is not None:
+        parameters["producer"] = producer.op_name
+        parameters["producer_type"] = producer.op_type
+        if producer.step != op.step and producer.step is not None:
+            parameters["producer_step"] = producer.step
     if because.contradiction is not None:
         parameters["contradicts"] = because.contradiction.op_name or because.contradiction.op_type
     for name in ("ranks", "absent", "unread"):
@@ -123,6 +137,23 @@ def build_reason(
     return Reason(code, parameters)
 
 
+def _describe_inputs(states: Sequence[InputState], parameters: _Parameters) -> None:
+    """How many inputs are known, the largest finite magnitude, and which of them is a mask."""
+    known = 0
+    largest: float | None = None
+    for state in states:
+        stats = state.tensor.stats
+        if state.kind in ("finite", "expected") and (state.own or state.evidence is None):
+            known += 1
+        if state.kind == "expected" and "index_in" not in parameters:
+            parameters["index_in"] = state.tensor.index
+        for value in (stats.min, stats.max):
+            if value is not None and (largest is None or abs(value) > largest):
+                largest = abs(float(value))
+    parameters["inputs"] = known
+    parameters["max_input"] = largest
+
+
 def _describe_tensor(tensor: TensorSummary, because: Because, parameters: _Parameters) -> None:
     """What is wrong with the tensor that decided, and where."""
     stats = tensor.stats
@@ -137,13 +168,10 @@ def _describe_tensor(tensor: TensorSummary, because: Because, parameters: _Param
         total=stats.count,
         limit=dtype_named(tensor.dtype).limit,
     )
-    flags = {
-        "maybe_mask": because.maybe_mask and is_one_sided(tensor),
-        "padding_included": "padding_included" in tensor.notes,
-        "at_least": "count_at_least" in tensor.notes,
-        "seen_at_consumer": "seen_at_consumer" in tensor.notes,
-    }
-    parameters.update((name, True) for name, holds in flags.items() if holds)
+    if because.maybe_mask and is_one_sided(tensor):
+        parameters["maybe_mask"] = True
+    if tensor.notes:
+        parameters.update((flag, True) for note, flag in _FLAGS.items() if note in tensor.notes)
     if tensor.name:
         parameters["tensor_name"] = tensor.name
     band = _find_band(tensor)
@@ -169,13 +197,3 @@ def _find_band(tensor: TensorSummary) -> tuple[int, int, int, int] | None:
     if len(cut) != 1:
         return None
     return (cut[0], len(shape), *box[cut[0]])
-
-
-def _largest(inputs: Sequence[InputState]) -> float | None:
-    """The largest finite magnitude among the inputs, where it is known."""
-    largest: float | None = None
-    for state in inputs:
-        for value in (state.tensor.stats.min, state.tensor.stats.max):
-            if value is not None and (largest is None or abs(value) > largest):
-                largest = abs(float(value))
-    return largest

@@ -7,8 +7,7 @@ bad_input or propagated or swallowed, origin, saturated_origin, status_origin, u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from dumpscope.causality.causal_order import in_causal_order
 from dumpscope.causality.dataflow import Dataflow, Lane, lane_of
@@ -16,7 +15,7 @@ from dumpscope.causality.expectations import Expectations
 from dumpscope.causality.findings import compose_finding
 from dumpscope.causality.hardware import Flag
 from dumpscope.causality.input_states import InputReader, Sofar
-from dumpscope.causality.inputs import InputState, is_saturated
+from dumpscope.causality.inputs import InputState, is_notable, is_saturated
 from dumpscope.causality.nesting import Nesting
 from dumpscope.causality.optypes import is_generator, is_source, keeps_state
 from dumpscope.causality.reasons import Because
@@ -81,73 +80,73 @@ class Judge:
 
     # --- one execution ---------------------------------------------------------------------
 
-    def _judge(self, op: OpRecord, inputs: Sequence[InputState]) -> Iterator[Finding]:
-        """Yield what is wrong with an execution, and what is expected in it beside that."""
+    def _judge(self, op: OpRecord, inputs: Sequence[InputState]) -> list[Finding]:
+        """Say what is wrong with an execution, and what is expected in it beside that."""
         lane = self._lanes[lane_of(op)]
-        rules = self._expected.expect_outputs(op, inputs)
-        bad_outputs = [
-            t for t in op.outputs if t.stats.nonfinite and not self._expected.holds(op, t)
-        ]
+        outputs = op.outputs
+        notable = [t for t in outputs if is_notable(t)]
+        rules = self._expected.expect_outputs(op, notable, inputs)
+        if rules:
+            notable = [t for t in notable if not self._expected.holds(op, t)]
+        bad_outputs = [t for t in notable if t.stats.nonfinite]
         bad_inputs = [state for state in inputs if state.kind == "bad"]
-        finding = self._decide(op, lane, inputs, bad_inputs, bad_outputs, rules)
-        # What may be a mask does not stand for the trouble of others where only order speaks.
-        unseen = not any(state.kind in ("finite", "expected", "bad") for state in inputs)
-        if not any(t.checked for t in op.outputs):
-            telling = bool(bad_inputs)
+        because = Because(op, inputs)
+        finding: Finding | None
+        if rules and not bad_outputs and (not bad_inputs or rules[0][0].stats.nonfinite):
+            finding = self._find_expected(op, inputs, rules)
+        elif bad_inputs:
+            finding = self._judge_inputs(op, bad_inputs, bad_outputs, because)
+        elif bad_outputs:
+            finding = self._judge_output(op, lane, bad_outputs[0], because)
         else:
-            telling = any(not (unseen and self._expected.may_be_mask(op, t)) for t in bad_outputs)
-        if telling:
-            lane.bad.setdefault(op.step, op)
-        if any(
-            is_saturated(t)
-            and not self._expected.holds(op, t)
-            and not (unseen and self._expected.may_be_mask(op, t))
-            for t in op.outputs
-        ):
-            lane.saturated.setdefault(op.step, op)
+            finding = self._judge_finite(op, lane, notable, because)
+        dumped = any(t.checked for t in outputs)
+        self._note(op, lane, inputs, notable, telling=bool(bad_inputs) and not dumped)
         if finding is not None and finding.verdict not in (Verdict.PROPAGATED, Verdict.EXPECTED):
             saturates = finding.verdict is Verdict.SATURATED_ORIGIN
             if bad_outputs or saturates:
                 self._nesting.note_cause(op, saturates=saturates)
-        if finding is not None:
-            yield finding
+        found = [] if finding is None else [finding]
         if finding is None or finding.verdict is not Verdict.EXPECTED:
             expected = self._find_expected(op, inputs, rules)
             if expected is not None:
-                yield expected
+                found.append(expected)
+        return found
 
     def _find_expected(
-        self, op: OpRecord, inputs: Sequence[InputState], rules: Mapping[int, Rule]
+        self,
+        op: OpRecord,
+        inputs: Sequence[InputState],
+        rules: Sequence[tuple[TensorSummary, Rule]],
     ) -> Finding | None:
         """The first tensor that a rule of its own keeps out of the ranking, outputs first."""
-        because = Because(op, inputs)
-        if rules:
-            position = min(rules)
-            tensor, rule = op.tensors[position], rules[position]
-            return self._finding(op, Verdict.EXPECTED, "expected", tensor, because, rule)
-        state = next((s for s in inputs if s.rule is not None), None)
-        if state is None:
+        by_rule = [*rules, *((s.tensor, s.rule) for s in inputs if s.rule is not None)]
+        if not by_rule:
             return None
-        return self._finding(op, Verdict.EXPECTED, "expected", state.tensor, because, state.rule)
+        tensor, rule = by_rule[0]
+        return self._finding(op, Verdict.EXPECTED, "expected", tensor, Because(op, inputs), rule)
 
-    def _decide(
+    def _note(
         self,
         op: OpRecord,
         lane: Sofar,
         inputs: Sequence[InputState],
-        bad_inputs: Sequence[InputState],
-        bad_outputs: Sequence[TensorSummary],
-        rules: Mapping[int, Rule],
-    ) -> Finding | None:
-        because = Because(op, inputs)
-        first = op.tensors[min(rules)] if rules else None
-        if first is not None and not bad_outputs and (first.stats.nonfinite or not bad_inputs):
-            return self._find_expected(op, inputs, rules)
-        if bad_inputs:
-            return self._judge_inputs(op, bad_inputs, bad_outputs, because)
-        if bad_outputs:
-            return self._judge_output(op, lane, inputs, bad_outputs[0], because)
-        return self._judge_finite(op, lane, inputs, because)
+        notable: Sequence[TensorSummary],
+        *,
+        telling: bool,
+    ) -> None:
+        """Remember the first trouble of a step, for those of which only order speaks.
+
+        What may be a mask does not stand for the trouble of others where no input was seen.
+        """
+        if op.step in lane.bad and op.step in lane.saturated:
+            return
+        seen = any(state.kind in ("finite", "expected", "bad") for state in inputs)
+        certain = [t for t in notable if seen or not self._expected.may_be_mask(op, t)]
+        if telling or any(t.stats.nonfinite for t in certain):
+            lane.bad.setdefault(op.step, op)
+        if any(map(is_saturated, certain)):
+            lane.saturated.setdefault(op.step, op)
 
     def _judge_inputs(
         self,
@@ -157,19 +156,24 @@ class Judge:
         because: Because,
     ) -> Finding:
         """An input is bad: where did it come from, and did it go on?"""
-        against = next((s.contradiction for s in bad_inputs if s.contradiction), None)
-        because = replace(because, contradiction=against)
-        handoff = next((s for s in bad_inputs if s.clean_producer is not None), None)
+        handoff = strongest = None
+        for state in bad_inputs:
+            if state.contradiction is not None and because.contradiction is None:
+                because.contradiction = state.contradiction
+            if state.clean_producer is not None and handoff is None:
+                handoff = state
+            if state.cause is not None and (
+                strongest is None or _strength(state) < _strength(strongest)
+            ):
+                strongest = state
         if handoff is not None:
-            because = replace(because, producer=handoff.clean_producer, evidence=handoff.evidence)
+            because.blame(handoff.clean_producer, handoff.evidence)
             return self._finding(op, Verdict.HANDOFF, "handoff", handoff.tensor, because)
-        made = [s for s in bad_inputs if s.cause is not None]
-        if not made:
-            first = bad_inputs[0]
-            because = replace(because, foreign=first, seen_before=self._earlier_step(op))
-            return self._finding(op, Verdict.BAD_INPUT, "bad_input", first.tensor, because)
-        strongest = min(made, key=lambda s: _STRENGTH.index(s.evidence))
-        because = replace(because, producer=strongest.cause, evidence=strongest.evidence)
+        if strongest is None:
+            because.foreign = bad_inputs[0]
+            because.seen_before = self._earlier_step(op)
+            return self._finding(op, Verdict.BAD_INPUT, "bad_input", bad_inputs[0].tensor, because)
+        because.blame(strongest.cause, strongest.evidence)
         if bad_outputs:
             return self._finding(op, Verdict.PROPAGATED, "propagated", bad_outputs[0], because)
         if not any(t.checked for t in op.outputs):
@@ -184,89 +188,76 @@ class Judge:
         return max((step for step in bad if step is not None and step < op.step), default=None)
 
     def _judge_output(
-        self,
-        op: OpRecord,
-        lane: Sofar,
-        inputs: Sequence[InputState],
-        tensor: TensorSummary,
-        because: Because,
+        self, op: OpRecord, lane: Sofar, tensor: TensorSummary, because: Because
     ) -> Finding:
         """An output is bad and no input is known to be."""
-        present = [s for s in inputs if s.kind != "absent"]
+        present = [s for s in because.inputs if s.kind != "absent"]
         unseen = [s for s in present if s.kind == "unknown"]
-        evidence = next((s.evidence for s in present if not s.own and s.evidence), None)
-        because = replace(because, evidence=evidence)
+        because.evidence = next((s.evidence for s in present if not s.own and s.evidence), None)
         # Order speaks only of inputs that some operator of the dump can have written.
         by_order = not present or not all(s.outside for s in unseen)
         earlier = lane.bad.get(op.step) if by_order else None
         exchanged = self._exchange.sent_to(op)
         if exchanged is not None:
             # A rank whose own inputs are not known may have brought the value itself.
-            brought = unseen or (not inputs and communication_kind(op.op_type) != "recv")
+            received = communication_kind(op.op_type) == "recv"
+            brought = bool(unseen) or (not because.inputs and not received)
             if brought and earlier is not None:
-                because = replace(because, producer=earlier, evidence="order")
+                because.blame(earlier, "order")
                 return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
             if exchanged.received:
-                because = replace(
-                    because,
-                    ranks=exchanged.ranks,
-                    absent=exchanged.absent,
-                    unread=exchanged.unread,
-                    evidence="order" if brought else evidence,
-                )
+                because.ranks, because.absent = exchanged.ranks, exchanged.absent
+                because.unread = exchanged.unread
+                because.evidence = "order" if brought else because.evidence
                 return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
             if not exchanged.all_finite:
-                because = replace(because, evidence="order")
+                because.evidence = "order"
                 return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
         inside = self._nesting.cause_inside(op)
         if inside is not None:
-            because = replace(because, producer=inside, evidence="graph")
+            because.blame(inside, "graph")
             return self._finding(op, Verdict.PROPAGATED, "propagated_inside", tensor, because)
         if (present or exchanged is not None) and not unseen:
             expected = [s for s in present if s.kind == "expected"]
             if expected and all(is_one_sided(s.tensor) for s in expected):
                 return self._finding(op, Verdict.ORIGIN, "origin_mask", tensor, because)
             if expected:
-                because = replace(because, expected_by=self._expected.rule_behind(expected[0]))
+                because.expected_by = self._expected.rule_behind(expected[0])
                 return self._finding(op, Verdict.ORIGIN, "origin_expected", tensor, because)
             code = "origin_confirmed" if op.op_id in self._flags else "origin"
             return self._finding(op, Verdict.ORIGIN, code, tensor, because)
         if not present and is_generator(op.op_type):
             return self._finding(op, Verdict.ORIGIN, "origin_generator", tensor, because)
         if not present and is_source(op.op_type) and not (earlier and keeps_state(op.op_type)):
-            because = replace(because, seen_before=self._earlier_step(op))
+            because.seen_before = self._earlier_step(op)
             return self._finding(op, Verdict.BAD_INPUT, "bad_input_source", tensor, because)
         if earlier is not None:
-            because = replace(because, producer=earlier, evidence="order")
+            because.blame(earlier, "order")
             return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
-        because = replace(because, evidence=evidence or "order")
+        because.evidence = because.evidence or "order"
         return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
 
     def _judge_finite(
-        self, op: OpRecord, lane: Sofar, inputs: Sequence[InputState], because: Because
+        self, op: OpRecord, lane: Sofar, saturated: Sequence[TensorSummary], because: Because
     ) -> Finding | None:
         """Nothing non-finite goes in or comes out: saturation, or the hardware's word alone."""
         flagged = op.op_id in self._flags
-        saturated = [t for t in op.outputs if is_saturated(t) and not self._expected.holds(op, t)]
-        known = any(s.kind in ("finite", "expected") for s in inputs)
-        passed_on = any(s.saturated for s in inputs)
-        inside = self._nesting.cause_inside(op, saturates=True)
-        if saturated and not passed_on and inside is None:
+        code = "saturated_origin_confirmed" if flagged else "saturated_origin"
+        inputs = because.inputs
+        fresh = saturated and not any(s.saturated for s in inputs)
+        if fresh and self._nesting.cause_inside(op, saturates=True) is None:
+            tensor = saturated[0]
             exchanged = self._exchange.sent_to(op)
             if exchanged is not None and exchanged.ranks_at_limit:
-                because = replace(because, ranks=exchanged.ranks_at_limit)
-                return self._finding(op, Verdict.RECEIVED, "received", saturated[0], because)
-            if known:
-                code = "saturated_origin_confirmed" if flagged else "saturated_origin"
-                return self._finding(op, Verdict.SATURATED_ORIGIN, code, saturated[0], because)
-            because = replace(because, evidence="order")
-            if not flagged and self._expected.may_be_mask(op, saturated[0]):
-                return self._finding(
-                    op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", saturated[0], because
-                )
+                because.ranks = exchanged.ranks_at_limit
+                return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
+            if any(s.kind in ("finite", "expected") for s in inputs):
+                return self._finding(op, Verdict.SATURATED_ORIGIN, code, tensor, because)
+            because.evidence = "order"
+            if not flagged and self._expected.may_be_mask(op, tensor):
+                return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
             if flagged or op.step not in lane.saturated:
-                code = "saturated_origin_confirmed" if flagged else "saturated_origin"
-                return self._finding(op, Verdict.SATURATED_ORIGIN, code, saturated[0], because)
+                return self._finding(op, Verdict.SATURATED_ORIGIN, code, tensor, because)
         if flagged and not (saturated and op.step in lane.saturated):
             deciding = next(iter(op.outputs), None)
             return self._finding(op, Verdict.STATUS_ORIGIN, "status_origin", deciding, because)
@@ -281,12 +272,16 @@ class Judge:
         because: Because,
         rule: Rule | None = None,
     ) -> Finding:
-        if tensor is not None:
-            provenance_known = any(s.kind in ("finite", "expected") for s in because.inputs)
-            maybe_mask = self._expected.may_be_mask(op, tensor) or not provenance_known
-            because = replace(because, maybe_mask=maybe_mask)
+        if tensor is not None and is_one_sided(tensor):
+            known = any(s.kind in ("finite", "expected") for s in because.inputs)
+            because.maybe_mask = not known or self._expected.may_be_mask(op, tensor)
         flags = self._flags.get(op.op_id)
         return compose_finding(op, verdict, code, tensor, because, flags, rule)
+
+
+def _strength(state: InputState) -> int:
+    """Position of the evidence for a cause, the strongest first."""
+    return _STRENGTH.index(state.evidence)
 
 
 _STRENGTH = ("own_inputs", "graph", "address", "bytes", "order", None)

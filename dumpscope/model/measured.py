@@ -156,11 +156,11 @@ class OpRecord:
 
     @property
     def inputs(self) -> tuple[TensorSummary, ...]:
-        return tuple(t for t in self.tensors if t.role == "input")
+        return tuple([t for t in self.tensors if t.role == "input"])
 
     @property
     def outputs(self) -> tuple[TensorSummary, ...]:
-        return tuple(t for t in self.tensors if t.role == "output")
+        return tuple([t for t in self.tensors if t.role == "output"])
 
 
 @record(frozen=True, slots=True)

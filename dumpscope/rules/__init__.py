@@ -27,7 +27,9 @@ __all__ = ["KINDS", "Condition", "Rule", "RuleSet", "is_one_sided", "load_rules"
 
 Condition = Literal["", "clean_inputs", "same_positions", "producer_absent", "receive_buffer"]
 KINDS = ("nan", "posinf", "neginf", "saturated")
-_CONDITIONS = ("", "clean_inputs", "same_positions", "producer_absent", "receive_buffer")
+_CONDITIONS: tuple[Condition, ...] = (
+    "", "clean_inputs", "same_positions", "producer_absent", "receive_buffer",
+)  # fmt: skip
 _FIELDS = {
     "name", "op_type", "op_name", "slot", "kind", "min_share", "one_sided", "condition",
     "reason", "reason_zh",
@@ -56,13 +58,17 @@ class Rule:
         return _matches(self.op_type, op_type) or _matches(self.op_type, _last(op_type))
 
     def covers(self, op: OpRecord, tensor: TensorSummary) -> bool:
-        """Whether every bad value of `tensor` is of a kind that this rule allows there."""
-        if not (
-            _matches(self.slot, f"{tensor.role}.{tensor.index}")
-            and self.speaks_of(op.op_type)
+        """Whether every bad value of `tensor` is of a kind that this rule allows there.
+
+        `op` is of a type that it speaks of.
+        """
+        return (
+            self._allows(tensor)
+            and _matches(self.slot, f"{tensor.role}.{tensor.index}")
             and _matches(self.op_name, op.op_name)
-        ):
-            return False
+        )
+
+    def _allows(self, tensor: TensorSummary) -> bool:
         stats = tensor.stats
         kind = self.kind
         if (
@@ -102,24 +108,28 @@ class RuleSet:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
-        self._by_type: dict[str, tuple[Rule, ...]] = {}
+        self._of: dict[tuple[str, tuple[Condition, ...]], tuple[Rule, ...]] = {}
 
     def speaks_of_masks(self, op_type: str) -> bool:
         """Whether a rule allows one-sided constants in outputs of operators of this type."""
-        return any(
-            rule.one_sided and rule.condition in ("clean_inputs", "same_positions")
-            for rule in self._of_type(op_type)
-        )
+        return any(r.one_sided for r in self._of_type(op_type, ("clean_inputs", "same_positions")))
 
-    def covering(self, op: OpRecord, tensor: TensorSummary) -> list[Rule]:
-        """The rules that cover `tensor`, in order."""
-        return [rule for rule in self._of_type(op.op_type) if rule.covers(op, tensor)]
+    def covering(
+        self, op: OpRecord, tensor: TensorSummary, conditions: tuple[Condition, ...] = _CONDITIONS
+    ) -> list[Rule]:
+        """The rules that cover `tensor` under one of these conditions, in order."""
+        return [r for r in self._of_type(op.op_type, conditions) if r.covers(op, tensor)]
 
-    def _of_type(self, op_type: str) -> tuple[Rule, ...]:
-        rules = self._by_type.get(op_type)
+    def _of_type(self, op_type: str, conditions: tuple[Condition, ...]) -> tuple[Rule, ...]:
+        """The rules about operators of a type, remembered: types are few."""
+        key = (op_type, conditions)
+        rules = self._of.get(key)
         if rules is None:
-            rules = tuple(rule for rule in self.rules if rule.speaks_of(op_type))
-            self._by_type[op_type] = rules
+            rules = self._of[key] = tuple(
+                rule
+                for rule in self.rules
+                if rule.condition in conditions and rule.speaks_of(op_type)
+            )
         return rules
 
 

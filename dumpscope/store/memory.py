@@ -32,6 +32,9 @@ __all__ = ["Memory", "StoreMemory"]
 
 _CHUNK = 20_000
 _LARGEST = (1 << 63) - 1
+_TOP = (1 << 64) - 1
+_TOP_INDEX = (1 << 31) - 1
+_MIX = 0x9E3779B97F4A7C15
 
 MemoryLane = tuple[int, str, str, int, int]
 """What has memory and a clock of its own: (source, run, host, process, device)."""
@@ -39,37 +42,33 @@ MemoryLane = tuple[int, str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All tensors with a device address, as equally long arrays, and all operators.
+    """All operators, and all tensors with a device address, each as equally long arrays.
 
     Attributes
     ----------
     lanes
         Those that the columns refer to by number.
     op_id, op_lane, op_position
-        Every operator, ascending by number; its position in the order of its lane. Operators
-        that cannot be told apart in time have the same.
+        Of an operator: its number, its lane, and its position in the order of its lane, the same
+        for operators that cannot be told apart in time.
     row
-        Of a tensor, the operator's row.
-    index, address, size_bytes, is_output
-        Of a tensor.
-    kind
-        Number of what the tensor has in common with others (type, shape, what is wrong with it).
-    low, high
-        Its smallest and largest value, NaN where they are not known.
+        Of a tensor, the place of its operator in these.
+    index, start, end, is_output
+        Of a tensor; `end` is exclusive, and the byte after `start` where the size is 0.
+    content
+        A hash of a tensor's size, minimum and maximum, 0 where these say nothing.
     """
 
     lanes: Sequence[MemoryLane]
     op_id: Ints
-    op_lane: Ints
-    op_position: Ints
-    row: Ints
-    index: Ints
-    address: npt.NDArray[np.uint64]
-    size_bytes: npt.NDArray[np.uint64]
+    op_lane: npt.NDArray[np.int32]
+    op_position: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int32]
+    index: npt.NDArray[np.int32]
+    start: npt.NDArray[np.uint64]
+    end: npt.NDArray[np.uint64]
     is_output: npt.NDArray[np.bool_]
-    kind: Ints
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
+    content: npt.NDArray[np.uint64]
 
 
 class StoreMemory(StoreQuerying):
@@ -102,29 +101,31 @@ class StoreMemory(StoreQuerying):
                 tensors.append(_read_tensors(columns[7], row))
                 row += len(chunk)
             found = np.concatenate(tensors) if tensors else np.zeros(0, _record_type())
+            tensors.clear()
             known, which = np.unique(found["kind"], return_inverse=True)
             kinds = self._kinds(known)
         table = np.concatenate(ops, axis=1) if ops else np.zeros((6, 0), np.int64)
+        ops.clear()
+        positions = _positions(table)
+        start, size = found["address"].copy(), kinds["size_bytes"][which]
         return Memory(
             list(lanes),
-            table[0],
-            table[1],
-            _positions(table),
-            found["row"],
+            table[0].copy(),
+            table[1].astype(np.int32),
+            positions,
+            found["row"].copy(),
             kinds["index"][which],
-            found["address"],
-            kinds["size_bytes"][which],
+            start,
+            start + np.clip(size, np.uint64(1), np.uint64(_TOP) - start),
             kinds["is_output"][which],
-            found["kind"].astype(np.int64),
-            found["low"],
-            found["high"],
+            np.where(found["content"], found["content"] ^ size * np.uint64(_MIX), np.uint64(0)),
         )
 
     def _kinds(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Role, index and size of some kinds, which are given in ascending order."""
         import numpy as np
 
-        kinds = np.zeros(len(numbers), [("is_output", "?"), ("index", "i8"), ("size_bytes", "u8")])
+        kinds = np.zeros(len(numbers), [("is_output", "?"), ("index", "i4"), ("size_bytes", "u8")])
         if not len(numbers):
             return kinds
         at = {number: row for row, number in enumerate(numbers.tolist())}
@@ -163,7 +164,7 @@ def _as_int64(values: Sequence[Any]) -> Ints:
         return np.array([max(-_LARGEST, min(value, _LARGEST)) for value in known], np.int64)
 
 
-def _positions(table: Ints) -> Ints:
+def _positions(table: Ints) -> npt.NDArray[np.int32]:
     """Number the operators by time within all lanes at once; rows as `memory` asks for them."""
     import numpy as np
 
@@ -171,14 +172,14 @@ def _positions(table: Ints) -> Ints:
     third = np.where((start < 0) | (task < 0), order, task)
     keys = (order, third, start, step, lane)
     sequence = np.lexsort(keys)
-    later = np.zeros(len(sequence), dtype=np.int64)
+    later = np.zeros(len(sequence), dtype=np.int32)
     if len(sequence):
         differs = np.zeros(len(sequence) - 1, dtype=bool)
         for key in keys:
             ordered = key[sequence]
             differs |= ordered[1:] != ordered[:-1]
         later[1:] = np.cumsum(differs)
-    positions = np.empty(len(sequence), dtype=np.int64)
+    positions = np.empty(len(sequence), dtype=np.int32)
     positions[sequence] = later
     return positions
 
@@ -186,9 +187,7 @@ def _positions(table: Ints) -> Ints:
 def _record_type() -> np.dtype[Any]:
     import numpy as np
 
-    return np.dtype(
-        [("row", "i8"), ("kind", "u4"), ("address", "u8"), ("low", "f8"), ("high", "f8")]
-    )
+    return np.dtype([("row", "i4"), ("kind", "u4"), ("address", "u8"), ("content", "u8")])
 
 
 def _read_tensors(blobs: Sequence[bytes], first_row: int) -> npt.NDArray[Any]:
@@ -212,14 +211,31 @@ def _read_tensors(blobs: Sequence[bytes], first_row: int) -> npt.NDArray[Any]:
         for values in tensor_memory(blobs[row])
         if 0 < values[1] < 1 << 64
     ]
-    found = np.zeros(int(kept.sum()) + len(unusual), _record_type())
-    found["row"][: len(found) - len(unusual)] = row_of[kept] + first_row
-    for name in ("kind", "address", "low", "high"):
-        found[name][: len(found) - len(unusual)] = taken[name][kept]
-    if unusual:
-        found[len(found) - len(unusual) :] = unusual
+    count = int(kept.sum())
+    found = np.zeros(count + len(unusual), _record_type())
+    found["row"][:count] = row_of[kept] + first_row
+    for name in ("kind", "address"):
+        found[name][:count] = taken[name][kept]
+    low = np.empty(len(found))
+    high = np.empty(len(found))
+    low[:count], high[:count] = taken["low"][kept], taken["high"][kept]
+    for number, (row, kind, address, smallest, largest) in enumerate(unusual, start=count):
+        found[number] = (row, kind, address, 0)
+        low[number], high[number] = smallest, largest
+    found["content"] = np.where(low < high, _mix(low, high), np.uint64(0))
     addressed: npt.NDArray[Any] = found[found["address"] != 0]
     return addressed
+
+
+def _mix(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
+    """Hash two numbers, never to 0."""
+    import numpy as np
+
+    factor = np.uint64(_MIX)
+    mixed = low.view(np.uint64) * factor
+    mixed = (mixed ^ mixed >> np.uint64(29)) + high.view(np.uint64)
+    hashed: npt.NDArray[np.uint64] = mixed * factor ^ mixed >> np.uint64(32) | np.uint64(1)
+    return hashed
 
 
 _HEAD = re.compile(
@@ -234,4 +250,4 @@ def _describe_kind(content: bytes) -> tuple[bool, int, int]:
     if match is not None:
         return match[1] is not None, int(match[2]), int(match[3])
     head = parse_kind(content)[0]
-    return head[0] == "output", head[1], min(max(head[8], 0), (1 << 64) - 1)
+    return head[0] == "output", min(head[1], _TOP_INDEX), min(max(head[8], 0), _TOP)
