@@ -8,6 +8,7 @@ exit status 2 and one sentence.
 from __future__ import annotations
 
 __all__ = [
+    "ClusterError",
     "ConfigError",
     "CorruptDumpError",
     "DumpReadError",
@@ -41,6 +42,10 @@ class PluginError(DumpscopeError):
 
 class StoreError(DumpscopeError):
     """The result store cannot be opened, read or written."""
+
+
+class ClusterError(DumpscopeError):
+    """The cluster that was to do the work cannot be reached, differs, or is lost."""
 
 
 class ReportError(DumpscopeError):

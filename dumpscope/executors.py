@@ -75,6 +75,9 @@ class Executor(Protocol):
         out at the place of its batch. Closing the iterator drops what was not begun.
         """
 
+    def group(self, files: Iterable[DumpFile]) -> Iterator[list[DumpFile]]:
+        """Group files into the batches that suit it."""
+
     def close(self) -> None:
         """Wait for what is running, and let the workers go."""
 
@@ -92,6 +95,9 @@ class SerialExecutor:
         for batch in batches:
             yield work(batch)
 
+    def group(self, files: Iterable[DumpFile]) -> Iterator[list[DumpFile]]:
+        return batch_files(files)
+
     def close(self) -> None:
         pass
 
@@ -103,10 +109,14 @@ class SerialExecutor:
 
 
 class ThreadExecutor:
-    """Does the work in `jobs` threads. It pays where the work lets go of the interpreter."""
+    """Does the work in `jobs` threads. It pays where the work lets go of the interpreter.
 
-    def __init__(self, jobs: int) -> None:
+    `most_files` is how many files a batch has at most.
+    """
+
+    def __init__(self, jobs: int, most_files: int = BATCH_FILES) -> None:
         self.jobs = jobs
+        self._most_files = most_files
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="dumpscope")
 
     def run(
@@ -125,6 +135,9 @@ class ThreadExecutor:
         finally:
             for future in waiting:
                 future.cancel()
+
+    def group(self, files: Iterable[DumpFile]) -> Iterator[list[DumpFile]]:
+        return batch_files(files, max_files=self._most_files)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -256,6 +269,9 @@ class MixedExecutor:
         self._selector.unregister(process.fileno())
         process.stop()
 
+    def group(self, files: Iterable[DumpFile]) -> Iterator[list[DumpFile]]:
+        return batch_files(files)
+
     def close(self) -> None:
         for process in list(self._processes):
             self._dismiss(process)
@@ -288,7 +304,8 @@ def open_executor(
     """
     count = count_jobs(jobs)
     if waits:
-        return ThreadExecutor(max(count, WAITING_JOBS) if jobs is None else count)
+        threads = max(count, WAITING_JOBS) if jobs is None else count
+        return ThreadExecutor(threads, WAITING_BATCH_FILES)
     return SerialExecutor() if count == 1 else MixedExecutor(count)
 
 
@@ -304,19 +321,25 @@ def count_jobs(jobs: int | None) -> int:
 
 
 def batch_files(
-    files: Iterable[DumpFile], *, max_files: int = BATCH_FILES, max_bytes: int = BATCH_BYTES
+    files: Iterable[DumpFile],
+    *,
+    max_files: int = BATCH_FILES,
+    max_bytes: int | Callable[[], int] = BATCH_BYTES,
 ) -> Iterator[list[DumpFile]]:
     """Group consecutive files into batches of about the same amount of work.
 
     A batch has at most `max_files` files, and more than `max_bytes` bytes only when it is one
-    file. The order stays.
+    file. The order stays. A function in the place of `max_bytes` is asked for every batch anew.
     """
     batch: list[DumpFile] = []
     size = 0
+    limit = max_bytes() if callable(max_bytes) else max_bytes
     for file in files:
-        if batch and (len(batch) >= max_files or size + file.size > max_bytes):
+        if batch and (len(batch) >= max_files or size + file.size > limit):
             yield batch
             batch, size = [], 0
+            if callable(max_bytes):
+                limit = max_bytes()
         batch.append(file)
         size += file.size
     if batch:

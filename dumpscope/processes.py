@@ -20,6 +20,7 @@ import io
 import json
 import os
 import pickle
+import select
 import signal
 import struct
 import subprocess
@@ -33,7 +34,15 @@ from typing import Any, cast
 
 from dumpscope.model import DumpFile, Place
 
-__all__ = ["Recipe", "WorkerProcess", "can_start", "seldom_collecting", "serve"]
+__all__ = [
+    "Recipe",
+    "ResultUnpickler",
+    "WorkerProcess",
+    "can_start",
+    "dump_result",
+    "seldom_collecting",
+    "serve",
+]
 
 _LENGTH = struct.Struct("<Q")
 _PIPE_BYTES = 1 << 20
@@ -42,7 +51,7 @@ _BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from dumpscope.processes import serve
-serve()
+serve(json.loads(sys.argv[2]))
 """
 _LONGEST_END_S = 5.0
 
@@ -69,6 +78,13 @@ class Recipe:
 class WorkerProcess:
     """One process, seen from the one that started it.
 
+    Parameters
+    ----------
+    recipe
+        The work.
+    longest_idle_s
+        After so long without a batch the process ends by itself.
+
     Attributes
     ----------
     ready
@@ -77,13 +93,16 @@ class WorkerProcess:
         Whether something may still come from it.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, longest_idle_s: float | None = None) -> None:
         self._signature = recipe.signature.encode("utf-8", "surrogatepass")
         self.ready = False
         self.alive = True
         self._sent: deque[Sequence[DumpFile]] = deque()
         self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path)],
+            [
+                *(sys.executable, "-c", _BOOT),
+                *(json.dumps(sys.path), json.dumps(longest_idle_s)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -105,6 +124,11 @@ class WorkerProcess:
         """How many batches it was sent whose results were not received."""
         return len(self._sent)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is no more."""
+        return self._process.poll() is not None
+
     def fileno(self) -> int:
         """Return the descriptor that can be read when there is something to `receive`."""
         return self._from
@@ -125,6 +149,14 @@ class WorkerProcess:
         self._sent.append(batch)
         return True
 
+    def exchange(self, batch: bytes) -> bytes | None:
+        """Send a pickled batch and wait for its pickled result; `None` when there is none."""
+        try:
+            _send(self._to, batch)
+        except BrokenPipeError:
+            return None
+        return _receive(self._from)
+
     def receive(self) -> tuple[bool, object]:
         """Wait for the next message.
 
@@ -132,19 +164,20 @@ class WorkerProcess:
         -------
         tuple of bool and object
             Whether there was a result, and the result. Without one the process has become ready,
-            or it is of no use any more: see `alive`.
+            or it is of no use any more: see `alive`; the signature of other work that it would
+            do is then in the place of the result.
         """
         content = _receive(self._from)
         if content is None:
             self.alive = False
             return False, None
         if self.ready:
-            return True, _ResultUnpickler(io.BytesIO(content), self._sent.popleft()).load()
+            return True, ResultUnpickler(io.BytesIO(content), self._sent.popleft()).load()
         self.ready = self.alive = content == self._signature
-        return False, None
+        return False, None if self.ready else content
 
-    def stop(self) -> None:
-        """End the process, at once when it is at work."""
+    def stop(self) -> int:
+        """End the process, at once when it is at work. Returns how it ended, as `Popen` does."""
         self.ready = self.alive = False
         process = self._process
         for stream in (process.stdin, process.stdout):
@@ -154,10 +187,10 @@ class WorkerProcess:
         if self.waiting:
             process.kill()
         try:
-            process.wait(_LONGEST_END_S)
+            return process.wait(_LONGEST_END_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            return process.wait()
 
 
 def can_start() -> bool:
@@ -165,7 +198,7 @@ def can_start() -> bool:
     return bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
-def serve() -> None:
+def serve(longest_idle_s: float | None = None) -> None:
     """Do the work, in the process that was started for it, until there is no more."""
     # Ctrl-C reaches every process of the terminal; the one that started this one decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -180,9 +213,12 @@ def serve() -> None:
     gc.freeze()  # what is there now stays
     with suppress(BrokenPipeError), seldom_collecting():
         _send(results, made.signature.encode("utf-8", "surrogatepass"))
-        while (content := _receive(0)) is not None:
+        while select.select([0], [], [], longest_idle_s)[0]:
+            content = _receive(0)
+            if content is None:
+                return
             batch = pickle.loads(content)  # noqa: S301 - the same
-            _send(results, _dump_result(work(batch), batch))
+            _send(results, dump_result(work(batch), batch))
 
 
 @contextmanager
@@ -200,7 +236,7 @@ def seldom_collecting() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def _dump_result(result: object, batch: Sequence[DumpFile]) -> bytes:
+def dump_result(result: object, batch: Sequence[DumpFile]) -> bytes:
     """Pickle a result, with numbers in the place of the batch's files and their places."""
     files = {id(file): number for number, file in enumerate(batch)}
     places = {id(file.place): number for number, file in enumerate(batch)}
@@ -230,8 +266,8 @@ def _place_at(number: int) -> Place:
     raise NotImplementedError
 
 
-class _ResultUnpickler(pickle.Unpickler):
-    """Undoes `_dump_result`, given the batch."""
+class ResultUnpickler(pickle.Unpickler):
+    """Undoes `dump_result`, given the batch."""
 
     def __init__(self, content: io.BytesIO, batch: Sequence[DumpFile]) -> None:
         super().__init__(content)

@@ -12,19 +12,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Union
 
 from dumpscope.conclude import conclude
-from dumpscope.errors import StoreError
+from dumpscope.errors import OptionsError, StoreError
 from dumpscope.examine import Examiner
-from dumpscope.executors import (
-    BATCH_FILES,
-    WAITING_BATCH_FILES,
-    batch_files,
-    open_executor,
-)
+from dumpscope.executors import BATCH_FILES, Executor, count_jobs, open_executor
 from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
@@ -91,6 +87,8 @@ def scan(
         A path does not exist or an option has no meaning.
     StoreError
         The store cannot be written.
+    ClusterError
+        The cluster of the executor dask cannot be reached, differs from this program, or is lost.
     """
     options = options or ScanOptions()
     if store is not None:
@@ -144,34 +142,50 @@ def scan_into(
         walker = NothingToWalk(missing)
     else:
         walker = walk(list(paths), companions=registry.companions)
-    started = time.monotonic()
-    scan_id = store.begin(walker.root, [absolute(path) for path in paths], options, config, VERSION)
-    growing: list[str] = []
-    state = "interrupted"
-    try:
-        _read_all(store, scan_id, walker, registry, options, progress, growing)
-        state = "finished"
-    finally:
-        walker.close()
-        store.finish(
-            scan_id,
-            {
-                "files": walker.files,
-                "bytes": walker.bytes,
-                "skipped": sum(walker.skipped.values()),
-                "skipped_by_kind": dict(walker.skipped),
-                "growing": growing,
-            },
-            time.monotonic() - started,
-            "finished" if state == "finished" else "interrupted",
-        )
+    sources = [absolute(path) for path in paths]
+    # A scan that nobody can do does not begin.
+    with closing(walker), closing(_open_executor(options, walker.remote)) as executor:
+        started = time.monotonic()
+        scan_id = store.begin(walker.root, sources, options, config, VERSION)
+        growing: list[str] = []
+        state = "interrupted"
+        try:
+            _read_all(store, scan_id, walker, executor, registry, options, progress, growing)
+            state = "finished"
+        finally:
+            store.finish(
+                scan_id,
+                {
+                    "files": walker.files,
+                    "bytes": walker.bytes,
+                    "skipped": sum(walker.skipped.values()),
+                    "skipped_by_kind": dict(walker.skipped),
+                    "growing": growing,
+                },
+                time.monotonic() - started,
+                "finished" if state == "finished" else "interrupted",
+            )
     return scan_id
+
+
+def _open_executor(options: ScanOptions, waits: bool) -> Executor:
+    """Make what the work is spread with; `waits` says that files are behind requests."""
+    if options.executor == "dask":
+        from dumpscope.cluster.executor import open_dask_executor
+
+        return open_dask_executor(options.scheduler, count_jobs(options.jobs), waits=waits)
+    if options.scheduler is not None:
+        raise OptionsError(
+            f"--scheduler {options.scheduler}: only the executor dask has one; add --executor dask"
+        )
+    return open_executor(options.jobs, waits=waits)
 
 
 def _read_all(
     store: Store,
     scan_id: str,
     walker: Walk | NothingToWalk,
+    executor: Executor,
     registry: ReaderRegistry,
     options: ScanOptions,
     progress: Callable[[Progress], None] | None,
@@ -194,10 +208,8 @@ def _read_all(
             tell()
             yield from (file for file, known in zip(batch, reused, strict=True) if not known)
 
-    waits = walker.remote
-    batches = batch_files(unread(), max_files=WAITING_BATCH_FILES if waits else BATCH_FILES)
-    with seldom_collecting(), open_executor(options.jobs, waits=waits) as executor:
-        for results in executor.run(Worker(registry, options), batches):
+    with seldom_collecting():
+        for results in executor.run(Worker(registry, options), executor.group(unread())):
             store.add(scan_id, results, signature)
             growing += (
                 result.file.relative

@@ -119,7 +119,7 @@ ROOMS_OF_LIBRARY = {
     "sqlite3": ("store",),
     "google": ("readers.adump",),
     "torch": ("probes",),
-    "distributed": ("executors",),
+    "distributed": ("cluster",),
     "fsspec": ("remote.mounts",),
 }
 

@@ -97,7 +97,7 @@ def test_what_fails_in_a_process_fails_here_too() -> None:
 def test_a_process_that_does_other_work_is_not_used() -> None:
     work = Numbering(os.getpid(), signature="of another version")
     process = WorkerProcess(work.recipe)
-    assert process.receive() == (False, None)
+    assert process.receive() == (False, f"from {os.getpid()}".encode())
     assert not process.alive
     assert not process.send([dump_file(0)])
     process.stop()

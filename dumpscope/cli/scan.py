@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +34,16 @@ __all__ = ["scan"]
 )
 @click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Workers (default: one per core).")
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "dask"]),
+    help="Who reads the files: this machine, or the workers of a dask cluster.",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Scheduler of the cluster, or its file (default: a cluster on this machine).",
+)
 @click.option(
     "--stats",
     type=click.Choice(["screen", "full"]),
@@ -101,6 +112,8 @@ def scan(
     failing_verdicts(asked.fail_on)
     parse_tolerance(asked.max_unreadable)
     check_rank_options(asked)
+    if asked.scheduler is not None and asked.executor != "dask":
+        raise click.UsageError("--scheduler: only the executor dask has one; add --executor dask")
     if resume:
         places, asked, facts = _find_stopped(paths, asked, store_file)
         result = _run_scan(places, asked, facts, None, store_file, progress)
@@ -191,7 +204,10 @@ def _find_stopped(
         raise click.UsageError(f"--resume: no scan of {path} was stopped; run it without --resume")
     if paths:
         return paths, options, stopped.config
-    return list(stopped.sources), stopped.options, stopped.config
+    kept = stopped.options
+    if options.executor is not None:  # who reads is no part of what the scan is about
+        kept = replace(kept, executor=options.executor, scheduler=options.scheduler)
+    return list(stopped.sources), kept, stopped.config
 
 
 def _resolve_paths(

@@ -168,6 +168,8 @@ class ScanOptions:
     cp: int | None = None
     ep: int | None = None
     order: str | None = None
+    executor: Literal["local", "dask"] | None = None
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

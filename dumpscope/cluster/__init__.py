@@ -1,0 +1,1 @@
+"""Scans whose files are read by the workers of a dask cluster."""

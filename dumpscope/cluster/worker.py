@@ -1,0 +1,138 @@
+"""What runs inside a dask worker: it hands batches to processes of its own.
+
+Each thread of the worker has a process beside it that opens and reads the files. So threads do
+not wait for each other, the worker goes on answering its scheduler, and a file that ends the
+process which reads it ends no worker: the file is found, and becomes a read failure. The
+processes end by themselves when there is nothing for them to do.
+"""
+
+from __future__ import annotations
+
+import pickle
+import platform
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+from distributed import get_worker
+
+from dumpscope.cluster.checking import recipe_for_worker
+from dumpscope.cluster.results import (
+    FAILED,
+    OTHER_WORK,
+    RESULTS,
+    ended_by,
+    failed_file,
+    read_results,
+    unpack_batch,
+)
+from dumpscope.errors import ClusterError
+from dumpscope.model import DumpFile, FileResult
+from dumpscope.plugins import load_readers
+from dumpscope.processes import Recipe, WorkerProcess, dump_result
+from dumpscope.version import VERSION
+
+__all__ = ["describe", "examine"]
+
+LONGEST_IDLE_S = 60.0
+"""How long a process stays after its last batch: a scan on the same worker may need it again."""
+
+MOST_TRIES = 2
+"""A process may have ended for another reason than the file that it was reading."""
+
+_idle: dict[Recipe, list[WorkerProcess]] = {}
+_lock = threading.Lock()
+
+
+def describe() -> dict[str, Any]:
+    """Say what must be the same on a worker and where the scan was started."""
+    return {
+        "version": VERSION,
+        "readers": {p.name: f"{p.package} {p.version}" for p in load_readers().plugins},
+        "python": platform.python_version(),
+        "host": socket.gethostname(),
+    }
+
+
+def examine(message: bytes) -> bytes:
+    """Have a batch examined (see `results` for what goes in and out)."""
+    inner, content = unpack_batch(message)
+    recipe = recipe_for_worker(inner, f"{socket.gethostname()} ({get_worker().address})")
+    try:
+        answer, _ = _ask(recipe, content)
+        if answer is None:
+            answer = _isolate(recipe, pickle.loads(content))  # noqa: S301 - from the scan, as above
+    except _OtherWorkError as error:
+        return OTHER_WORK + f"{recipe.arguments[1]}\n{error.signature}".encode(
+            "utf-8", "surrogatepass"
+        )
+    except (ClusterError, OSError) as error:
+        return FAILED + f"{recipe.arguments[1]}: {error}".encode("utf-8", "surrogatepass")
+    return RESULTS + answer
+
+
+class _OtherWorkError(Exception):
+    """The process would not do the same work."""
+
+    def __init__(self, signature: str) -> None:
+        super().__init__(signature)
+        self.signature = signature
+
+
+def _ask(recipe: Recipe, content: bytes) -> tuple[bytes | None, int]:
+    """Let a process work on a batch; `None` when it ended over it, and how it ended."""
+    process = _take(recipe)
+    answer = process.exchange(content)
+    if answer is None:
+        return None, process.stop()
+    with _lock:
+        _idle.setdefault(recipe, []).append(process)
+    return answer, 0
+
+
+def _take(recipe: Recipe) -> WorkerProcess:
+    """Take a process that waits, or start one."""
+    with _lock:
+        gone = []
+        for kind, processes in list(_idle.items()):
+            gone += [process for process in processes if process.ended]
+            _idle[kind] = [process for process in processes if not process.ended]
+            if not _idle[kind]:
+                del _idle[kind]
+        waiting = _idle.get(recipe)
+        process = waiting.pop() if waiting else None
+    for ended in gone:
+        ended.stop()
+    if process is not None:
+        return process
+    process = WorkerProcess(recipe, LONGEST_IDLE_S)
+    _, said = process.receive()
+    if process.ready:
+        return process
+    status = process.stop()
+    if said is None:
+        raise ClusterError(
+            f"a process to read files does not start ({ended_by(status)}): run `dumpscope readers` "
+            "there to see why"
+        )
+    raise _OtherWorkError(cast("bytes", said).decode("utf-8", "surrogatepass"))
+
+
+def _isolate(recipe: Recipe, batch: Sequence[DumpFile]) -> bytes:
+    """Examine the files of a batch one by one, and set aside those that end the process."""
+    return dump_result([_examine_alone(recipe, file) for file in batch], batch)
+
+
+def _examine_alone(recipe: Recipe, file: DumpFile) -> FileResult:
+    status = 0
+    for _ in range(MOST_TRIES):
+        answer, status = _ask(recipe, pickle.dumps([file], pickle.HIGHEST_PROTOCOL))
+        if answer is not None:
+            return read_results(answer, [file])[0]
+    return failed_file(
+        file,
+        ChildProcessError.__name__,
+        f"ended {MOST_TRIES} processes that read it ({ended_by(status)}) and was set aside: "
+        "`dumpscope scan` of this file alone shows why",
+    )
