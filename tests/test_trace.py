@@ -212,6 +212,48 @@ def test_parts_of_an_execution_are_the_execution() -> None:
     assert [[e.source for e in node.parents] for node in trace.nodes] == [[], [0]]
 
 
+def test_who_follows_one_thread_of_a_split_operator_by_order_follows_all_of_them() -> None:
+    threads = [
+        make_op("MatMulV2", [clean()], [bad(posinf=n + 1)], at=n, name="net/mm", task_id=9,
+                context_id=110, thread_id=n)
+        for n in range(3)
+    ]  # fmt: skip
+    other = make_op("MatMulV2", [clean()], [bad(nan=4)], at=3, name="net/mm", task_id=9,
+                    context_id=111, thread_id=0)  # fmt: skip
+    follower = make_op("SoftmaxV2", [bad(posinf=6)], [bad(nan=9)], at=2, name="net/softmax",
+                       task_id=9, context_id=112, thread_id=0)  # fmt: skip
+    late = replace(threads[2], start_ns=(follower.start_ns or 0) + 5000)
+    scan = make_scan([
+        *(finding(op, Verdict.ORIGIN, evidence="own_inputs") for op in (*threads[:2], late, other)),
+        finding(follower, cause=threads[0], evidence="order"),
+    ])  # fmt: skip
+    trace = build_trace(scan)
+    sources = [trace.nodes[e.source].op for e in node_named(trace, "net/softmax").parents]
+    assert [(op.context_id, op.thread_id) for op in sources] == [(110, 0), (110, 1)]
+    assert {e.evidence for e in node_named(trace, "net/softmax").parents} == {"order"}
+    # What ran later, or is another operator, began elsewhere.
+    assert [(o.finding.op.context_id, o.finding.op.thread_id) for o in trace.outside] == [
+        (110, 2),
+        (111, 0),
+    ]
+
+
+def test_who_is_linked_to_one_thread_by_more_than_order_follows_that_one() -> None:
+    threads = [
+        make_op("MatMulV2", [clean()], [bad(posinf=n + 1)], at=n, name="net/mm", task_id=9,
+                context_id=110, thread_id=n)
+        for n in range(2)
+    ]  # fmt: skip
+    follower = make_op("Exp", [bad(posinf=1)], [bad(nan=9)], at=5, name="net/exp")
+    scan = make_scan([
+        *(finding(op, Verdict.ORIGIN, evidence="own_inputs") for op in threads),
+        finding(follower, cause=threads[0], evidence="bytes"),
+    ])  # fmt: skip
+    trace = build_trace(scan)
+    (edge,) = node_named(trace, "net/exp").parents
+    assert (trace.nodes[edge.source].op.thread_id, edge.evidence) == (0, "bytes")
+
+
 # --- ranks --------------------------------------------------------------------------------------
 
 
@@ -238,6 +280,20 @@ def test_every_guilty_rank_is_a_source() -> None:
     assert senders == [(1, "communication"), (4, "communication")]
     # The other guilty rank's own way is no beginning of something else.
     assert trace.outside == ()
+
+
+def test_of_several_senders_those_that_the_finding_names_are_sources() -> None:
+    scan = ranks_scan(8, guilty=[1, 3, 4, 5, 7])
+    told = [
+        replace(f, reason=replace(f.reason, parameters={**f.reason.parameters, "ranks": "3-5, 7"}))
+        if f.verdict is Verdict.RECEIVED else f
+        for f in scan.findings
+    ]  # fmt: skip
+    trace = build_trace(replace(scan, findings=tuple(told)), scan.findings[1])
+    received = [n for n in trace.nodes if n.verdict is Verdict.RECEIVED]
+    assert received
+    for node in received:
+        assert {trace.nodes[e.source].op.device for e in node.parents} == {3, 4, 5, 7}
 
 
 def test_the_tree_is_that_of_the_rank_that_was_asked_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import builders
+from cli_runs import run
 from dumpscope.model import Finding
 from dumpscope.words import render
 from handmade import Array, Dump, encode
@@ -107,6 +109,61 @@ def test_a_rank_that_received_comes_after_the_one_that_sent(dump: Dump, late_us:
         ("HcomAllReduce", 0, "propagated"),
     ]
     assert "the bad values came from rank 0." in render(findings[1].reason)
+
+
+def causes(dump: Dump, *ranks: str) -> dict[tuple[str, int], tuple[str, int] | None]:
+    """Which finding each one descends from, as (type, rank), out of the report on some ranks."""
+    store = dump.root.parent / "s.db"
+    run("scan", dump.root, "--store", store)
+    chosen = [word for rank in ranks for word in ("--rank", rank)]
+    ended = run("report", "--json=-", "--store", store, *chosen)
+    findings = json.loads(ended.out)["findings"]
+    named = {f["rank"]: (f["op_type"], f["device"]) for f in findings}
+    assert len(set(named.values())) == len(named)
+    return {named[f["rank"]]: named.get(f["caused_by"]) for f in findings}
+
+
+def test_what_was_received_descends_from_what_the_other_rank_sent(dump: Dump) -> None:
+    dump.run("MatMul", [VALUES], [with_nan(1)], device=2)
+    for device in range(3):
+        given = with_nan(1) if device == 2 else VALUES
+        dump.run("HcomAllReduce", [given], [with_nan(1, 2)], device=device)
+    assert causes(dump) == {
+        ("MatMul", 2): None,
+        ("HcomAllReduce", 0): ("HcomAllReduce", 2),
+        ("HcomAllReduce", 1): ("HcomAllReduce", 2),
+        ("HcomAllReduce", 2): ("MatMul", 2),
+    }
+    # The rank that sent it was filtered out.
+    assert causes(dump, "0", "1") == {("HcomAllReduce", 0): None, ("HcomAllReduce", 1): None}
+    store = dump.root.parent / "s.db"
+    traced = run("trace", "--store", store, "--rank", "1", "--json=-")
+    assert traced.status == 0, traced.err
+
+
+def test_a_message_descends_from_its_send(dump: Dump) -> None:
+    dump.run("MatMul", [VALUES], [with_nan(1)], device=0)
+    dump.run("HcomSend", [with_nan(1)], [], device=0)
+    dump.run("HcomReceive", [], [with_nan(1)], device=1)
+    assert causes(dump)["HcomReceive", 1] == ("HcomSend", 0)
+
+
+def test_a_value_at_the_limit_descends_from_the_rank_that_sent_it(dump: Dump) -> None:
+    limit = np.where(VALUES > 2, np.float16(65504), VALUES)
+    dump.run("MatMul", [VALUES], [limit], device=1)
+    dump.run("HcomAllReduce", [limit], [limit], device=1)
+    dump.run("HcomAllReduce", [VALUES], [limit], device=0)
+    received = next(f for f in dump.ask().findings if str(f.verdict) == "received")
+    assert received.op.device == 0
+    sent = [f.op.op_id for f in dump.ask().findings]
+    assert received.caused_by is not None
+    assert received.caused_by not in sent  # it only passes the value on, which is no finding
+
+
+def test_what_a_rank_that_is_not_there_sent_descends_from_nothing_known(dump: Dump) -> None:
+    for device in (0, 2):
+        dump.run("HcomAllReduce", [VALUES], [with_nan(1)], device=device)
+    assert [f.caused_by for f in dump.ask().findings] == [None, None]
 
 
 @pytest.mark.parametrize("late_us", [-50_000_000, 50_000_000])

@@ -65,10 +65,11 @@ def compose_finding(
         # What was only seen at whoever read it is no tensor of this execution's dump.
         op = replace(op, tensors=tuple(t for t in op.tensors if _SEEN not in t.notes))
         deciding = next((i for i, t in enumerate(op.tensors) if t is tensor), None)
+    cause = because.producer or because.sender
     return Finding(
         op, verdict, reason, _list_evidence(because, status=overflow is not None, counted=counted),
         None, deciding, overflow, None if rule is None else rule.name, False,
-        None if because.producer is None else because.producer.op_id,
+        None if cause is None else cause.op_id,
     )  # fmt: skip
 
 

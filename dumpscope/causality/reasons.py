@@ -35,6 +35,8 @@ class Because:
         Who made the bad value, or wrote the tensor, and what says so.
     ranks, absent, unread
         Those that sent it, that are not in the dump, and whose inputs are not known.
+    sender
+        What the first of `ranks` ran to send it.
     contradiction
         Who made it according to weaker evidence.
     foreign
@@ -54,6 +56,7 @@ class Because:
     ranks: tuple[int, ...] = ()
     absent: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
+    sender: OpRecord | None = None
     contradiction: OpRecord | None = None
     foreign: InputState | None = None
     seen_before: int | None = None

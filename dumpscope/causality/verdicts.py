@@ -208,6 +208,7 @@ class Judge:
             if exchanged.received:
                 because.ranks, because.absent = exchanged.ranks, exchanged.absent
                 because.unread = exchanged.unread
+                because.sender = exchanged.sender if exchanged.ranks else None
                 because.evidence = "order" if brought else because.evidence
                 return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
             if not exchanged.all_finite:
@@ -249,7 +250,7 @@ class Judge:
             tensor = saturated[0]
             exchanged = self._exchange.sent_to(op)
             if exchanged is not None and exchanged.ranks_at_limit:
-                because.ranks = exchanged.ranks_at_limit
+                because.ranks, because.sender = exchanged.ranks_at_limit, exchanged.sender
                 return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
             if any(s.kind in ("finite", "expected") for s in inputs):
                 return self._finding(op, Verdict.SATURATED_ORIGIN, code, tensor, because)

@@ -31,6 +31,7 @@ class Sent:
     `received` says that a rank was bad before, or is not in the dump; `ranks` are those that were
     bad, `absent` and `unread` those of which nothing is known. `all_finite` says that all others
     are known to have given finite values, `ranks_at_limit` which of them gave values at the limit.
+    `sender` is the execution of the first of the ranks, those at the limit where none was bad.
     """
 
     received: bool
@@ -39,6 +40,7 @@ class Sent:
     unread: tuple[int, ...] = ()
     all_finite: bool = False
     ranks_at_limit: tuple[int, ...] = ()
+    sender: OpRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,16 @@ class Exchange:
         if given is None:
             given = self._given[id(group)] = self._look_at(group)
         senders = [m for m in given.bad if m.op_id != op.op_id]
+        likely = _narrow(op, senders)
+        at_limit = [m for m in given.at_limit if m.op_id != op.op_id]
         return Sent(
             received=bool(senders) or not group.complete,
-            ranks=ranks_of(_narrow(op, senders)),
+            ranks=ranks_of(likely),
             absent=() if senders else group.absent,
             unread=() if senders else group.unread,
             all_finite=all(m.op_id == op.op_id for m in (*given.bad, *given.unknown)),
-            ranks_at_limit=ranks_of(m for m in given.at_limit if m.op_id != op.op_id),
+            ranks_at_limit=ranks_of(at_limit),
+            sender=min(likely or at_limit, key=lambda m: (lane_of(m), m.op_id), default=None),
         )
 
     def _look_at(self, group: Group) -> _Given:

@@ -193,12 +193,13 @@ class _Page:
         return _Line(lead, edge, name, tuple(self._cells(nodes)), style)
 
     def _other_sources(self, nodes: Sequence[Node]) -> str:
-        """Name the ranks outside of the tree that sent the same value."""
+        """Name the other ranks outside of the tree that sent the same value."""
         sources = {
             self._trace.nodes[edge.source].op.device
             for node in nodes
             for edge in node.parents
             if self._trace.nodes[edge.source].part == "joined"
+            and self._trace.nodes[edge.source].op.device != node.op.device
         }
         if not sources:
             return ""

@@ -6,10 +6,11 @@ has a producer of its own) and, across ranks, from the exchanges that brought ba
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dumpscope.causality.dataflow import Dataflow
+from dumpscope.causality.dataflow import Dataflow, lane_of, sequence_key
 from dumpscope.causality.inputs import is_saturated
 from dumpscope.causality.runs import group_runs
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
@@ -68,6 +69,7 @@ class Parentage:
         self._passing = {op.op_id: op for op in passing if op.op_id not in self._owner}
         self._flow = Dataflow([*ops, *self._passing.values()]) if flow is None else flow
         self._collectives = _match_exchanges(findings)
+        self._split = _group_split(findings)
         self.strangers: dict[int, OpRecord] = {}
         links = {
             finding.op.op_id: self._links_of_finding(finding)
@@ -100,9 +102,17 @@ class Parentage:
 
     def _sources_of(self, finding: Finding) -> Iterator[tuple[int, str]]:
         received = finding.verdict is Verdict.RECEIVED
-        if finding.caused_by is not None:
+        # Who sent it to another rank may have been left out of the findings, by --rank.
+        if finding.caused_by is not None and (not received or finding.caused_by in self._owner):
             evidence = COMMUNICATION if received else _link_evidence(finding)
-            yield finding.caused_by, evidence if evidence in _STRENGTH else "order"
+            evidence = evidence if evidence in _STRENGTH else "order"
+            yield finding.caused_by, evidence
+            if evidence == "order":
+                # Where only order speaks, it speaks of all threads of an operator that was split.
+                when = sequence_key(finding.op)
+                for part in self._split.get(finding.caused_by, ()):
+                    if sequence_key(part) < when:
+                        yield part.op_id, evidence
             self._note_named(finding)
         if received:
             for sender in self._senders_to(finding):
@@ -126,8 +136,8 @@ class Parentage:
         if self._collectives is None:
             return ()
         senders = self._collectives.senders_to(finding.op)
-        named = set(str(finding.reason.parameters.get("ranks") or "").split(", "))
-        told = [sender for sender in senders if str(sender.device) in named]
+        named = str(finding.reason.parameters.get("ranks") or "")
+        told = [sender for sender in senders if _is_named(sender.device, named)]
         return told or senders
 
     # --- what is no finding ----------------------------------------------------------------
@@ -173,6 +183,18 @@ class Parentage:
             self.strangers[op_id] = self._passing[op_id]
 
 
+def _is_named(rank: int | None, ranks: str) -> bool:
+    """Whether a rank is among those that a reason names, as in "0-2, 5"; "..." names none."""
+    for part in ranks.split(", "):
+        first, _, last = part.partition("-")
+        bounds = (first, last or first)
+        if rank is not None and all(map(str.isdecimal, bounds)):
+            low, high = map(int, bounds)
+            if low <= rank <= high:
+                return True
+    return False
+
+
 def _leading_to(links: Mapping[int, Sequence[Link]], goals: Iterable[int]) -> set[int]:
     """Return from which executions, following their producers, one of the goals is reached."""
     readers: dict[int, list[int]] = {}
@@ -196,6 +218,18 @@ def _number_owners(ops: Iterable[OpRecord]) -> dict[int, int]:
         owner.update((part, op.op_id) for part in op.part_ids)
         owner[op.op_id] = op.op_id
     return owner
+
+
+def _group_split(findings: Iterable[Finding]) -> dict[int, list[OpRecord]]:
+    """Return, by execution, all threads with bad results of an operator that was split (FFTS+)."""
+    groups: dict[tuple[object, ...], list[OpRecord]] = defaultdict(list)
+    for finding in findings:
+        op = finding.op
+        bad = any(map(_is_followed, op.outputs)) and finding.verdict is not Verdict.EXPECTED
+        if bad and op.thread_id is not None and op.context_id is not None:
+            key = (lane_of(op), op.step, op.op_name, op.task_id, op.stream_id, op.context_id)
+            groups[key].append(op)
+    return {op.op_id: ops for ops in groups.values() if len(ops) > 1 for op in ops}
 
 
 def _match_exchanges(findings: Iterable[Finding]) -> Collectives | None:
