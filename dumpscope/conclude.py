@@ -89,6 +89,10 @@ def _without_collecting() -> Iterator[None]:
         yield
     finally:
         if collecting:
+            if not gc.get_freeze_count():
+                # All that is there counts as old now; else the next collection looks through it.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -97,7 +101,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     totals = store.totals(scan_id)
     records = distinct_records(store.overflow_records(scan_id))
     failures = tuple(store.failures(scan_id))
-    material = gather(store, scan_id)
+    material = gather(store, scan_id, totals.ops)
     flagged = find_flagged(store, scan_id, records)
     flags, orphans = join_overflow(records, flagged)
     known = {op.op_id for op in material.notable}
@@ -179,7 +183,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         failures,
         options,
         info.config,
-        missing_steps=_missing_steps(info.config, store.steps(scan_id)),
+        missing_steps=_missing_steps(info.config, store, scan_id),
     )
     return Scan(
         scan_id=scan_id,
@@ -306,9 +310,12 @@ def _apply_baseline(findings: Sequence[Finding], options: ScanOptions) -> Applie
     return apply_baseline(load_baseline(options.baseline), findings, today)
 
 
-def _missing_steps(config: Mapping[str, object] | None, found: Collection[int]) -> tuple[int, ...]:
+def _missing_steps(
+    config: Mapping[str, object] | None, store: Store, scan_id: str
+) -> tuple[int, ...]:
     """Steps that the acl.json asked for one by one and that are not in the dump."""
     asked = parse_steps(str((config or {}).get("dump_step") or "")) or ()
+    found: Collection[int] = store.steps(scan_id) if asked else ()
     return tuple(
         step
         for first, last in asked

@@ -28,11 +28,14 @@ class Material:
     calls: tuple[OpRecord, ...] = ()
 
 
-def gather(store: Store, scan_id: str) -> Material:
-    """Collect the executions that are not clean, those dumped in parts put together."""
+def gather(store: Store, scan_id: str, records: int) -> Material:
+    """Collect the executions that are not clean, those dumped in parts put together.
+
+    `records` is how many the scan has: the parts of an execution one by one.
+    """
     partial = store.count_partial(scan_id)
     whole = [op for op in store.notable_ops(scan_id, ordered=False) if not op.partial]
-    ops = store.totals(scan_id).ops - partial
+    ops = records - partial
     if not partial:
         return Material(tuple(whole), ops, 0, 0)
     raw = _raw_keys(store, scan_id)

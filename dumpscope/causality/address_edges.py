@@ -10,13 +10,13 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dumpscope.causality.addresses import Spans, link_reads, meeting
 from dumpscope.causality.dataflow import Lane
+from dumpscope.records import record
 from dumpscope.store import Memory
 
 __all__ = ["AddressMap", "AddressQuery", "RowLinks", "Run", "Writer"]
@@ -29,7 +29,7 @@ _Rows = npt.NDArray[np.int64]
 _SAMPLE = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AddressQuery:
     """An input whose writers are sought: `size_bytes` from `address` of the operator `op_id`."""
 
@@ -39,7 +39,7 @@ class AddressQuery:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Writer:
     """An output that is visible in an input's range."""
 
@@ -48,14 +48,30 @@ class Writer:
 
 
 class RowLinks:
-    """Which executions wrote what an execution read, by row, clean ones among them."""
+    """Which executions wrote what an execution read, by row.
 
-    def __init__(self, reader: _Rows, writer: _Rows, rows: int) -> None:
+    `goals` are the rows that are looked for. Of the others, those that read what one other wrote
+    are jumped over: in a long chain the writer is the next goal, or the next branch.
+    """
+
+    def __init__(
+        self,
+        reader: npt.NDArray[np.int32],
+        writer: npt.NDArray[np.int32],
+        goals: npt.NDArray[np.bool_],
+    ) -> None:
         order = np.argsort(reader, kind="stable")
-        begin = np.searchsorted(reader[order], np.arange(rows + 1))
+        begin = np.searchsorted(reader[order], np.arange(len(goals) + 1)).astype(np.int32)
+        writer = writer[order].astype(np.int32)
+        passing = ~goals & (np.diff(begin) == 1)
+        target = np.arange(len(goals), dtype=np.int32)
+        target[passing] = writer[begin[:-1][passing]]
+        # Each time the jumps get twice as long. They lead to earlier rows, so they come to an end.
+        while passing[target].any() and not np.array_equal(target, farther := target[target]):
+            target = farther
         # Arrays of Python's own: single items of them are read faster.
-        self._writer = array("i", writer[order].astype(np.int32).tobytes())
-        self._begin = array("i", begin.astype(np.int32).tobytes())
+        self._writer = array("i", target[writer].tobytes())
+        self._begin = array("i", begin.tobytes())
 
     def parents_of(self, row: int) -> array[int]:
         """Rows of the writers."""
@@ -197,10 +213,13 @@ class AddressMap:
         for number, op_id, index in zip(read.tolist(), op_ids, indexes, strict=True):
             answers[number].append(Writer(op_id, index))
 
-    def link_lanes(self, first: Mapping[Lane, int]) -> RowLinks:
-        """Link all executions of some ranks, those before the row `first` of the rank left out."""
-        readers: list[_Rows] = [np.zeros(0, dtype=np.int64)]
-        writers: list[_Rows] = [np.zeros(0, dtype=np.int64)]
+    def link_lanes(self, first: Mapping[Lane, int], goals: Iterable[int]) -> RowLinks:
+        """Link all executions of some ranks, those before the row `first` of the rank left out.
+
+        `goals` are the rows of which it matters that they are on the way.
+        """
+        readers: list[npt.NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)]
+        writers: list[npt.NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)]
         wanted = {
             number: int(self._op_position[first[lane]])
             for number, lane in enumerate(self.lanes)
@@ -212,13 +231,14 @@ class AddressMap:
             late = tensors[self._op_position[self._row[tensors]] >= wanted[lane]]
             outputs, inputs = late[self._output[late]], late[~self._output[late]]
             read, write = link_reads(self._spans(outputs), self._spans(inputs))
-            pair = np.unique(
-                self._row[inputs[read]].astype(np.int64) * len(self._op_id)
-                + self._row[outputs[write]]
-            )
-            readers.append(pair // len(self._op_id))
-            writers.append(pair % len(self._op_id))
-        return RowLinks(np.concatenate(readers), np.concatenate(writers), len(self._op_id))
+            reader, writer = self._row[inputs[read]], self._row[outputs[write]]
+            again = np.zeros(len(reader), dtype=bool)
+            again[1:] = (reader[1:] == reader[:-1]) & (writer[1:] == writer[:-1])
+            readers.append(reader[~again])
+            writers.append(writer[~again])
+        sought = np.zeros(self.rows, dtype=bool)
+        sought[list(goals)] = True
+        return RowLinks(np.concatenate(readers), np.concatenate(writers), sought)
 
     # --- rows ----------------------------------------------------------------------------------
 

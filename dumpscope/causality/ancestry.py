@@ -87,7 +87,7 @@ class CleanPaths:
         if first:
             self._seen_rows = bytearray(addresses.rows)
             self._links = addresses.link_lanes(
-                {lane: self._rows_of[op.op_id][0] for lane, op in first.items()}
+                {lane: self._rows_of[op.op_id][0] for lane, op in first.items()}, self._op_at
             )
 
     def __call__(self, op: OpRecord) -> list[OpRecord]:

@@ -7,11 +7,12 @@ unknown, and the verdicts then fall back to order alone.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from dumpscope.model import Evidence, OpRecord, TensorSummary
+from dumpscope.records import record
 
 __all__ = ["Ancestors", "Dataflow", "KnownInput", "Lane", "Producer", "lane_of", "sequence_key"]
 
@@ -51,7 +52,7 @@ def sequence_key(op: OpRecord) -> tuple[int, int, int, int, str, int]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Producer:
     """An output that a later input was read from."""
 
@@ -60,7 +61,7 @@ class Producer:
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KnownInput:
     """What graph edges or addresses say of one input.
 
@@ -129,14 +130,19 @@ class Dataflow:
         self._twins = twins or {}
         self.through_clean: Callable[[Sequence[OpRecord]], Ancestors] | None = None
         # Positions of the executions that wrote some bytes, ascending, and which output it was.
-        self._writers: dict[tuple[Lane, str], list[tuple[int, int]]] = {}
+        self._writers: dict[str, list[tuple[int, int]]] = {}
+        # Where the rank of each position begins.
+        self._lane_begin = array("q")
         lane: Lane | None = None
+        begin = 0
         for number, op in enumerate(ordered):
             own = lane_of(op)
-            lane = own if lane is None or own != lane else lane
+            if own != lane:
+                lane, begin = own, number
+            self._lane_begin.append(begin)
             for place, tensor in enumerate(op.tensors):
                 if tensor.role == "output" and tensor.digest is not None:
-                    self._writers.setdefault((lane, tensor.digest), []).append((number, place))
+                    self._writers.setdefault(tensor.digest, []).append((number, place))
 
     def known_input(self, op: OpRecord, tensor: TensorSummary) -> KnownInput:
         """What graph edges or addresses say of `tensor`, an input of `op`."""
@@ -160,12 +166,14 @@ class Dataflow:
         """
         if tensor.digest is None:
             return []
-        writers = self._writers.get((lane_of(op), tensor.digest))
-        if writers is None:
+        writers = self._writers.get(tensor.digest)
+        position = self._position.get(op.op_id)
+        if writers is None or position is None:
             return []
-        end = bisect_left(writers, (self._position.get(op.op_id, -1), -1))
+        begin = bisect_left(writers, (self._lane_begin[position], -1))
+        end = bisect_left(writers, (position, -1), begin)
         found = []
-        for number, place in writers[max(end - _MOST_ALIKE, 0) : end]:
+        for number, place in writers[max(end - _MOST_ALIKE, begin) : end]:
             writer = self.ops[number]
             found.append(Producer(writer, writer.tensors[place], "bytes"))
         return found

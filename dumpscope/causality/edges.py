@@ -132,8 +132,8 @@ class _AddressEdges:
         queries = [
             AddressQuery(op.op_id, t.index, t.address, t.size_bytes)
             for op in ops
-            for t in op.inputs
-            if t.address and (not t.checked or is_notable(t))
+            for t in op.tensors
+            if t.role == "input" and t.address and (not t.checked or is_notable(t))
         ]
         # What only hands in a value wrote nothing: the writer of its memory is sought.
         queries += [
@@ -169,8 +169,8 @@ class _AddressEdges:
                 Producer(owner, tensor, "address")
                 for writer in found
                 if (owner := owners.get(writer.op_id)) is not None
-                for tensor in owner.outputs
-                if tensor.index == writer.index
+                for tensor in owner.tensors
+                if tensor.index == writer.index and tensor.role == "output"
             ]
             known = KnownInput(tuple(producers), outside=not found)
             if index > _HANDED_IN:
@@ -197,14 +197,17 @@ def _believed_runs(
     no: dict[Run, int] = defaultdict(int)
     for (op_id, index), found in writers.items():
         op = by_id[op_id]
-        tensor = next((t for t in op.tensors if t.index == index and t.role == "input"), None)
-        same = () if tensor is None else flow.producers_of(op, tensor)
+        for tensor in op.tensors:
+            if tensor.index == index and tensor.role == "input":
+                break
+        else:
+            continue
+        same = flow.producers_of(op, tensor)
         if same:
-            run = lane_of(op)[:2]
             made = same[0].op
-            agrees = any(w.op_id == made.op_id or w.op_id in made.part_ids for w in found)
-            yes[run] += agrees
-            no[run] += not agrees
+            ids = made.part_ids or (made.op_id,)
+            agrees = any(writer.op_id in ids for writer in found)
+            (yes if agrees else no)[lane_of(op)[:2]] += 1
     believed = set()
     for run in addresses.runs():
         right, wrong = addresses.votes_of(run)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from dumpscope.dtypes import dtype_named
 from dumpscope.model import Evidence, OpRecord, TensorSummary
+from dumpscope.records import record
 from dumpscope.rules import Rule
 
 __all__ = ["InputState", "holds_same", "is_notable", "is_rewritten", "is_saturated"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class InputState:
     """A tensor that an execution read and what it means for the verdict.
 

@@ -16,6 +16,7 @@ from dumpscope.model.measured import (
     TensorSummary,
 )
 from dumpscope.model.ranks import RankSummary
+from dumpscope.records import record
 
 __all__ = [
     "SEVERITY_OF",
@@ -73,7 +74,7 @@ SEVERITY_OF: Mapping[Verdict, Severity | None] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reason:
     """A sentence before it is put into words: words.py renders it in each language."""
 
@@ -93,7 +94,7 @@ class OverflowFinding:
     others: tuple[OverflowUnit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Finding:
     """What is said of one operator execution.
 

@@ -33,9 +33,8 @@ from dumpscope.model import MaskPattern, TensorStats, TensorSummary
 
 __all__ = [
     "Kind",
+    "MEMORY_FIELDS",
     "SqlValue",
-    "USUAL_CODE",
-    "USUAL_FIELDS",
     "bindable",
     "decode_tensors",
     "dump_json",
@@ -92,11 +91,21 @@ _LAYOUTS = {
     code | more: _layout_of(code | more) for code in (0, 1, 3, 5, 7, 8) for more in (0, _OFFSET)
 }
 
-USUAL_CODE = _EXTREMES
-USUAL_FIELDS = (
-    ("code", "u1"), ("kind", "<u4"), ("address", "<u8"), ("low", "<f8"), ("high", "<f8"),
-)  # fmt: skip
-"""Fields of a usual record as numpy names them."""
+
+def _fields_of(code: int) -> Any:
+    """Where kind, address and extremes of a record stand, as numpy is told it."""
+    first = 21 if code & _OFFSET else 13
+    fields = [("kind", "<u4", 1), ("address", "<u8", 5)]
+    if code & _EXTREMES:
+        extreme = "<i8" if code & _INTEGERS else "<f8"
+        fields += [("low", extreme, first), ("high", extreme, first + 8)]
+    names, formats, offsets = (list(column) for column in zip(*fields, strict=True))
+    size = _LAYOUTS[code].size
+    return {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
+
+
+MEMORY_FIELDS = {code: _fields_of(code) for code in _LAYOUTS if not code & _JSON}
+"""By the first byte of a record, for those that are equally long."""
 
 _pack_usual = _LAYOUTS[_EXTREMES].pack
 """What a clean tensor of a screening is: kind, address, two floats."""

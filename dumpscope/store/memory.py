@@ -1,7 +1,7 @@
 """Device memory over time: which tensor of which operator lay where, as columns.
 
-A scan may have millions of tensors, so the blobs of `encoding` are not decoded one by one: what a
-screening writes for a float tensor is a record of fixed length, and those are taken together.
+A scan may have millions of tensors, so the blobs of `encoding` are not decoded one by one: nearly
+all records have a fixed length, which their first byte tells, and those are taken together.
 """
 
 from __future__ import annotations
@@ -11,13 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dumpscope.store.encoding import (
-    USUAL_CODE,
-    USUAL_FIELDS,
-    parse_kind,
-    tensor_memory,
-    whole_number,
-)
+from dumpscope.store.encoding import MEMORY_FIELDS, parse_kind, tensor_memory, whole_number
 from dumpscope.store.querying import StoreQuerying, select_ops
 
 if TYPE_CHECKING:
@@ -31,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "StoreMemory"]
 
 _CHUNK = 20_000
+_MOST_ROUNDS = 64
 _LARGEST = (1 << 63) - 1
 _TOP = (1 << 64) - 1
 _TOP_INDEX = (1 << 31) - 1
@@ -102,7 +97,7 @@ class StoreMemory(StoreQuerying):
                 row += len(chunk)
             found = np.concatenate(tensors) if tensors else np.zeros(0, _record_type())
             tensors.clear()
-            known, which = np.unique(found["kind"], return_inverse=True)
+            known, which = _number(found["kind"])
             kinds = self._kinds(known)
         table = np.concatenate(ops, axis=1) if ops else np.zeros((6, 0), np.int64)
         ops.clear()
@@ -125,21 +120,23 @@ class StoreMemory(StoreQuerying):
         """Role, index and size of some kinds, which are given in ascending order."""
         import numpy as np
 
-        kinds = np.zeros(len(numbers), [("is_output", "?"), ("index", "i4"), ("size_bytes", "u8")])
+        fields = [("is_output", "?"), ("index", "i4"), ("size_bytes", "u8")]
         if not len(numbers):
-            return kinds
-        at = {number: row for row, number in enumerate(numbers.tolist())}
+            return np.zeros(0, fields)
+        wanted = iter(numbers.tolist())
+        next_one = next(wanted)
+        described = []
         # Most of those between the first and the last are wanted: kinds are not shared by scans.
         for number, content in self._connection.execute(
-            "SELECT kind_id, content FROM kinds WHERE kind_id BETWEEN ? AND ?",
+            "SELECT kind_id, content FROM kinds WHERE kind_id BETWEEN ? AND ? ORDER BY kind_id",
             (int(numbers[0]), int(numbers[-1])),
         ):
-            row = at.pop(number, None)
-            if row is not None:
-                kinds[row] = _describe_kind(content)
-        if at:
-            raise LookupError(f"tensor kind {min(at)} is not there")
-        return kinds
+            if number == next_one:
+                described.append(_describe_kind(content))
+                next_one = next(wanted, None)
+        if next_one is not None:
+            raise LookupError(f"tensor kind {next_one} is not there")
+        return np.array(described, fields)
 
 
 def _lane(place: Place, device: Any) -> MemoryLane:
@@ -191,40 +188,89 @@ def _record_type() -> np.dtype[Any]:
 
 
 def _read_tensors(blobs: Sequence[bytes], first_row: int) -> npt.NDArray[Any]:
-    """The tensors of some operators that have an address."""
+    """The tensors of some operators that have an address, operator by operator."""
     import numpy as np
 
-    usual = np.dtype(list(USUAL_FIELDS))
-    lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
-    rows = np.flatnonzero(lengths % usual.itemsize == 0)
-    counts = lengths[rows] // usual.itemsize
-    taken = np.frombuffer(b"".join([blobs[row] for row in rows.tolist()]), usual)
-    row_of = np.repeat(rows, counts)
-    # From the first record of another form on nothing can be told: such a blob is read slowly.
-    other = np.zeros(len(blobs), dtype=bool)
-    other[row_of[taken["code"] != USUAL_CODE]] = True
-    kept = ~other[row_of]
-    other[lengths % usual.itemsize != 0] = True
-    unusual = [
+    data = b"".join(blobs)
+    codes = np.frombuffer(data, np.uint8)
+    end = np.cumsum(np.fromiter(map(len, blobs), np.int64, len(blobs)))
+    at = np.zeros(len(end), np.int64)
+    at[1:] = end[:-1]
+    rows = np.flatnonzero(at < end)
+    at, end = at[rows], end[rows]
+    parts = [np.zeros(0, _record_type())]
+    slow: list[list[int]] = []
+    # The first tensors of all operators at once, then the second ones, and so on.
+    for _ in range(_MOST_ROUNDS):
+        if not len(rows):
+            break
+        own_codes = codes[at]
+        for code in np.unique(own_codes).tolist():
+            which = np.flatnonzero(own_codes == code)
+            if code not in MEMORY_FIELDS:
+                slow += np.stack([rows, at, end])[:, which].T.tolist()
+                at[which] = end[which]
+                continue
+            layout = np.dtype(MEMORY_FIELDS[code])
+            if (at[which] + layout.itemsize > end[which]).any():
+                raise ValueError("a tensor is cut off")
+            begins = len(data) - layout.itemsize + 1
+            taken = np.ndarray((begins,), layout, data, 0, (1,))[at[which]]
+            parts.append(_make_records(first_row + rows[which], taken))
+            at[which] += layout.itemsize
+        left = at < end
+        rows, at, end = rows[left], at[left], end[left]
+    slow += np.stack([rows, at, end]).T.tolist()
+    others = [
         (first_row + row, *values)
-        for row in np.flatnonzero(other).tolist()
-        for values in tensor_memory(blobs[row])
+        for row, begin, stop in slow
+        for values in tensor_memory(data[begin:stop])
         if 0 < values[1] < 1 << 64
     ]
-    count = int(kept.sum())
-    found = np.zeros(count + len(unusual), _record_type())
-    found["row"][:count] = row_of[kept] + first_row
+    parts.append(_make_records(*_columns_of(others)))
+    found = np.concatenate(parts)
+    found = found[found["address"] != 0]
+    ordered: npt.NDArray[Any] = found[np.argsort(found["row"], kind="stable")]
+    return ordered
+
+
+def _columns_of(others: Sequence[tuple[Any, ...]]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Rows, and what `tensor_memory` tells."""
+    import numpy as np
+
+    fields = [("kind", "u4"), ("address", "u8"), ("low", "f8"), ("high", "f8")]
+    taken = np.array([values[1:] for values in others], fields)
+    return np.array([values[0] for values in others], np.int64), taken
+
+
+def _make_records(rows: npt.NDArray[Any], taken: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    import numpy as np
+
+    found = np.zeros(len(rows), _record_type())
+    found["row"] = rows
     for name in ("kind", "address"):
-        found[name][:count] = taken[name][kept]
-    low = np.empty(len(found))
-    high = np.empty(len(found))
-    low[:count], high[:count] = taken["low"][kept], taken["high"][kept]
-    for number, (row, kind, address, smallest, largest) in enumerate(unusual, start=count):
-        found[number] = (row, kind, address, 0)
-        low[number], high[number] = smallest, largest
-    found["content"] = np.where(low < high, _mix(low, high), np.uint64(0))
-    addressed: npt.NDArray[Any] = found[found["address"] != 0]
-    return addressed
+        found[name] = taken[name]
+    if "low" in (taken.dtype.names or ()):
+        low, high = taken["low"].astype(np.float64), taken["high"].astype(np.float64)
+        found["content"] = np.where(low < high, _mix(low, high), np.uint64(0))
+    return found
+
+
+def _number(values: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The distinct values, ascending, and of each value which of them it is."""
+    import numpy as np
+
+    if not len(values):
+        return values, np.zeros(0, np.int64)
+    lowest = int(values.min())
+    span = int(values.max()) - lowest + 1
+    if span > 4 * len(values):
+        return np.unique(values, return_inverse=True)
+    # Kinds are numbered one after the other: no need to sort them.
+    shifted = values - np.uint32(lowest)
+    there = np.zeros(span, dtype=bool)
+    there[shifted] = True
+    return np.flatnonzero(there) + lowest, (np.cumsum(there, dtype=np.int32) - 1)[shifted]
 
 
 def _mix(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
