@@ -100,8 +100,9 @@ def scan(
 ) -> None:
     """Scan dump folders, single dump files, or the acl.json itself.
 
-    Without PATHS: the dump_path of ./acl.json, else the current folder. What an earlier scan has
-    read and what did not change since is not read again, also when that scan was stopped.
+    A path may be a URL such as s3://bucket/dump (extra remote). Without PATHS: the dump_path of
+    ./acl.json, else the current folder. What an earlier scan has read and what did not change
+    since is not read again, also when that scan was stopped.
     """
     from dumpscope.model import ScanOptions
     from dumpscope.outcome import failing_verdicts, parse_tolerance

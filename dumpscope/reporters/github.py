@@ -114,7 +114,7 @@ def _command(kind: str, text: str, *, title: str, file: str = "") -> str:
 def _seen_from_workspace(file: str, root: str) -> str:
     """Return the path from the checkout where the dump lies in it, else from the dump's root."""
     workspace = os.environ.get(_WORKSPACE)
-    if not file or not workspace:
+    if not file or not workspace or is_url(root):
         return file
     path = os.path.join(root, file)
     inside = os.path.relpath(path, workspace)
