@@ -326,6 +326,33 @@ def test_an_empty_object_that_stands_for_its_folder_is_nothing(
     assert (document["exit_status"], document["read_failures"]) == (0, [])
 
 
+@pytest.mark.parametrize("listed", ["/bucket/other/x", "/bucket/dump", "x", "/bucket/dumps/x"])
+def test_a_listing_leads_out_of_no_folder(
+    listed: str, storage: type[CountedStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(storage, NAME, dump(1.0))
+    storage.put_bytes("/bucket/other/x", dump(1.0, np.inf))
+
+    def lie(self: object, path: str, detail: bool = True) -> list[dict[str, Any]]:
+        return [{"name": listed, "size": 9, "type": "file", "ETag": "1"}]
+
+    monkeypatch.setattr(storage, "ls", lie)
+    document = told(URL)
+    assert document["exit_status"] == 3
+    assert storage.count("cat") == 0
+
+
+def test_a_size_that_is_a_lie_takes_no_memory(
+    storage: type[CountedStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(storage, NAME, b"\xff" * 7 + b"\x0f" + bytes(100))
+    monkeypatch.setattr(
+        storage, "_tagged", lambda _, e: {**e, "size": 1 << 60} if e["type"] == "file" else e
+    )
+    assert told(URL)["complete"] is False
+    assert all(r.bytes <= 108 for r in storage.requests if r.path == path)
+
+
 def test_folders_beyond_all_bounds_are_named(storage: type[CountedStorage]) -> None:
     put(storage, NAME, dump(1.0), folder="/".join("d" * 70))
     (failure,) = told(URL)["read_failures"]
@@ -614,6 +641,15 @@ def test_show_and_export_read_from_the_url(storage: type[CountedStorage], tmp_pa
     assert run("show", f"{URL}/20260109173000").status == 2
     assert run("report", "--csv", "-").out.count("net/a") == 1
     assert run("trace", "net/a").status == 0
+
+
+def test_annotations_name_the_object_from_the_root(
+    storage: type[CountedStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(storage, NAME, dump(1.0, np.inf))
+    monkeypatch.setenv("GITHUB_WORKSPACE", os.getcwd())
+    ended = run("scan", URL, "--format", "github")
+    assert f"file={FOLDER}/{NAME}," in ended.out
 
 
 def test_one_file_opens_in_python(storage: type[CountedStorage]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 from builders import FLOAT16, Tensor, dump_file
-from cli_runs import run, start
+from cli_runs import environment, run, start
 from dump_trees import write_tree
 from dumpscope.model import DumpFile, ScanOptions
 from dumpscope.plugins import load_readers
@@ -241,6 +243,28 @@ def test_another_process_reads_too(s3: S3Server) -> None:
     assert isinstance(result, list)
     assert [op.tensors[0].stats.posinf for op in result[0].ops] == [1]
     assert result[0].failures == ()
+
+
+def test_a_fork_reads_with_a_connection_of_its_own(s3: S3Server, tmp_path: Path) -> None:
+    s3.put("bucket", KEY, half(1.0, np.inf))
+    program = (
+        "import os, sys, warnings\n"
+        "warnings.simplefilter('ignore')\n"  # that it forks with threads is what is tested
+        "from dumpscope import scan\n"
+        "def look():\n"
+        "    found = scan('s3://bucket/dump').findings\n"
+        "    return found[0].op.tensors[0].stats.posinf\n"
+        "assert look() == 1\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os._exit(40 + look())\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), look())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.stdout == "41 1\n", ended.stderr
 
 
 def test_a_program_of_its_own_keeps_no_key(s3: S3Server, tmp_path: Path) -> None:

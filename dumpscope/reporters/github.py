@@ -15,6 +15,7 @@ import os
 from typing import BinaryIO
 
 from dumpscope.model import Finding, Scan
+from dumpscope.remote.urls import is_url
 from dumpscope.reporters.job_summary import build_summary
 from dumpscope.reporters.operator_groups import group_findings, is_incomplete, level_of
 from dumpscope.reporters.summary import headline_of, unchecked_of
