@@ -100,7 +100,7 @@ def test_a_remote_scan_tells_what_a_local_one_does(
 @pytest.mark.parametrize(
     "case",
     [
-        "cann/corrupt", "cann/dtypes", "cann/ranks8", 
+        "cann/corrupt", "cann/dtypes", "cann/ranks8",
         "cann/fftsplus", "cann/opdebug_old", "mindspore/exp_overflow__tensor",
         "msprobe/gpt_fp16__mix_tensor", "msprobe/gpt_fp16__debug_tensor",
         "msprobe/ddp__mix_statistics_statistics", "msprobe/gpt_fp16__mix_structure",
@@ -112,7 +112,8 @@ def test_real_dumps_read_the_same(case: str, storage: type[CountedStorage], corp
     for document in (local, remote):
         document["counts"].pop("skipped")  # links stay behind when a tree is copied
     assert remote == local
-    assert storage.count("info") < 20  # sizes come from listings, of companions too
+    # Sizes come from listings, of companions too; what is damaged is asked whether it still grows.
+    assert storage.count("info") < 20 + len(remote["read_failures"])
 
 
 def test_bytes_saved_in_another_operation_are_followed(
