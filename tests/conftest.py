@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from browser import start_browser  # noqa: F401 - the fixture `browser`
+from network_score import Score
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVES = ROOT.parent / "shared" / "corpus"
@@ -31,6 +32,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("dumpscope")
+
+
+@pytest.fixture
+def score(record_property: Callable[[str, object], None]) -> Iterator[Score]:
+    """Counts how often rank 1 is right; the summary of the run adds them up."""
+    kept = Score(record_property)
+    yield kept
+    kept.close()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from builders import (
 from network_kernels import Array, at_limit, finish, is_bad, run
 from network_program import Instruction, Program, ProgramWriter
 
-__all__ = ["Case", "Ran", "build_network"]
+__all__ = ["Case", "Network", "Ran", "Value", "build_network", "run_network"]
 
 CODES = {"float16": FLOAT16, "bfloat16": BFLOAT16, "float32": FLOAT32, "bool": BOOL}
 LABELS = {"float16": "DT_FLOAT16", "bfloat16": "DT_BF16", "float32": "DT_FLOAT", "bool": "DT_BOOL"}
@@ -403,13 +403,19 @@ def _stats_row(role: str, index: int, value: Value) -> str:
     )
 
 
-def build_network(root: Path, case: Case) -> Network:
-    """Run a network and write its dump below `root`."""
+def run_network(case: Case) -> Network:
+    """Run a network and keep what happened in it."""
     writer = ProgramWriter(
         case.seed, case.fault, dtype=case.dtype, ranks=case.ranks, saturates=case.saturates
     )
     network = Network(case, writer.write())
     network.run()
+    return network
+
+
+def build_network(root: Path, case: Case) -> Network:
+    """Run a network and write its dump below `root`."""
+    network = run_network(case)
     dump = DumpWriter(root, case, network)
     dump.write()
     if case.records:

@@ -8,7 +8,7 @@ what is needed, the operator at fault must be among those named, with the verdic
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from dumpscope.model import Finding, Scan, ScanOptions
 from dumpscope.scanning import scan
 from network_builder import Case, Network, Ran, build_network
 from network_program import FAULTS, RANK_FAULTS
+from network_score import Score
 
 CLIPS_TO_FINITE = ("zero_div", "sqrt", "masked_row")
 """What saturation mode turns into 0 or an ordinary number: nothing is wrong then."""
@@ -40,6 +41,19 @@ class Answer:
     @property
     def first(self) -> Finding | None:
         return self.scan.findings[0] if self.scan.findings else None
+
+    @property
+    def right(self) -> bool:
+        """Whether rank 1 is the operator at fault, or a healthy network is clean."""
+        if not self.case.fault:
+            return self.scan.exit_status == 0 and not self.scan.findings
+        at = {(r.rank, r.step) for r in self.network.ran
+              if fold(r.instruction.name) == self.culprit and r.truth in ROOTS}  # fmt: skip
+        return (
+            self.first is not None
+            and fold(self.first.op.op_name) == self.culprit
+            and (self.first.op.device, self.first.op.step) in at
+        )
 
     @property
     def named(self) -> set[str]:
@@ -85,20 +99,6 @@ def ask(case: Case) -> Answer:
     return answer
 
 
-def is_right(answer: Answer) -> bool:
-    """Whether rank 1 is the operator at fault, or a healthy network is clean."""
-    if not answer.case.fault:
-        return answer.scan.exit_status == 0 and not answer.scan.findings
-    first = answer.first
-    at = {(r.rank, r.step) for r in answer.network.ran
-          if fold(r.instruction.name) == answer.culprit and r.truth in ROOTS}  # fmt: skip
-    return (
-        first is not None
-        and fold(first.op.op_name) == answer.culprit
-        and (first.op.device, first.op.step) in at
-    )
-
-
 def cases(
     number: int,
     *,
@@ -117,39 +117,6 @@ def cases(
                 steps=1 + number % 2, ranks=1 + number // 2 % 2,
             )  # fmt: skip
             yield replace(case, **more)  # type: ignore[arg-type]
-
-
-class Score:
-    """How often rank 1 was right, told at the end of the run."""
-
-    def __init__(self, tell: Callable[[str, object], None]) -> None:
-        self._tell = tell
-        self.asked = self.right = self.told = 0
-
-    def count(self, answer: Answer, *, holds: bool, verdicts: set[str]) -> None:
-        """Require rank 1 where the dump `holds` what is needed, else one of `verdicts`."""
-        if holds:
-            self.asked += 1
-            if is_right(answer):
-                self.right += 1
-                return
-            first = answer.first
-            got = None if first is None else (str(first.verdict), first.op.device, first.op.op_name)
-            pytest.fail(f"{answer.case}: expected {answer.culprit}, found {got}")
-        self.told += 1
-        assert answer.named & verdicts, (
-            f"{answer.case}: {answer.culprit} is named as {sorted(answer.named)}"
-        )
-
-    def close(self) -> None:
-        self._tell("causality", f"{self.right} {self.asked} {self.told}")
-
-
-@pytest.fixture
-def score(record_property: Callable[[str, object], None]) -> Iterator[Score]:
-    kept = Score(record_property)
-    yield kept
-    kept.close()
 
 
 def compare_origins(answer: Answer) -> None:
