@@ -99,9 +99,4 @@ def _assemble_all(ops: list[OpRecord]) -> list[OpRecord]:
     """Put together what lies in one folder; what was dumped raw as well is left out."""
     keys = {raw_key(op) for op in ops if op.form == FORM_RAW and not op.partial}
     raw = frozenset(key for key in keys if key is not None)
-    return list(assemble(sorted(ops, key=_parts_together), raw))
-
-
-def _parts_together(op: OpRecord) -> str:
-    """A sort key under which parts of one execution stand together."""
-    return repr(part_key(op))
+    return list(assemble(sorted(ops, key=part_key), raw))

@@ -14,10 +14,13 @@ from itertools import groupby
 from dumpscope.causality.graphs import fold_name
 from dumpscope.model import FORM_RAW, FORM_STATISTICS, OpRecord, Role, TensorSummary
 
-__all__ = ["RawKey", "assemble", "part_key", "raw_key"]
+__all__ = ["PartKey", "RawKey", "assemble", "part_key", "raw_key"]
 
 RawKey = tuple[int, str, str, int, int, int]
 """What a raw dump and its converted files share: source, type, name, task, stream, timestamp."""
+
+PartKey = tuple[int, str, str, int, int, int, str, int, str, str, int, int, int, int]
+"""What the parts of an execution share; where a number is missing stands -1, so keys have order."""
 
 _Slot = tuple[Role, int]
 
@@ -32,7 +35,7 @@ def raw_key(op: OpRecord) -> RawKey | None:
     )  # fmt: skip
 
 
-def part_key(op: OpRecord) -> tuple[object, ...]:
+def part_key(op: OpRecord) -> PartKey:
     """What all parts of an execution, and its repetitions, have in common."""
     place = op.place
     return (
