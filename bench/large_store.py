@@ -1,22 +1,21 @@
 """Fill a store with many operators, of which a tenth is bad, and measure the answer's making.
 
-    python -m bench.large_store [--ops N] [--without-addresses] [--folder FOLDER]
-
 Ranks run chains of operators over a pool of memory that is used again and again. In each step
 of each rank something saturates, passes operators that keep it finite, becomes an Inf, and is
-handed on to the end of the step. Prints the seconds and the peak memory of `conclude`.
+handed on to the end of the step. Measured are `conclude` and the peak of the process around it.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from bench.processes import ProgramFailedError
+from bench.table import Row
 from dumpscope.model import (
     DumpFile,
     FileResult,
@@ -28,6 +27,12 @@ from dumpscope.model import (
 )
 from dumpscope.store import Store
 
+if TYPE_CHECKING:
+    from bench.rows import Bench
+
+MILLION = 1_000_000
+MUST_S, AIM_S = 30, 20
+MUST_MIB, AIM_MIB = 1024, 850
 RANKS, STEPS = 4, 5
 FIRST_NS = 1_767_951_000_000_000_000
 RUN = "20260109173000"
@@ -43,14 +48,24 @@ from dumpscope.conclude import conclude
 from dumpscope.model import ScanOptions
 from dumpscope.store import Store
 with Store.open(sys.argv[1]) as store:
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     scan = conclude(store, store.latest().scan_id, ScanOptions())
     seconds = time.perf_counter() - started
+    cpu_seconds = time.process_time() - cpu_started
 peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 first = scan.findings[0]
-print(f"{seconds:.1f} {peak_mib:.0f} {len(scan.findings)} {first.verdict}")
-print(dict(scan.counts.by_verdict))
+print(f"{seconds} {cpu_seconds} {peak_mib} {len(scan.findings)} {first.verdict.value}")
 """
+
+
+class Concluded(NamedTuple):
+    """What it took to make an answer, and what the answer was."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+    findings: int
+    first: str
 
 
 def fill(path: Path, *, ops: int, addresses: bool) -> None:
@@ -140,26 +155,36 @@ def _tensor(
     )
 
 
-def measure(path: Path) -> str:
-    """Conclude in a process of its own: seconds, peak MiB, findings, and the first verdict."""
+def conclude_alone(path: Path) -> Concluded:
+    """Conclude the newest scan of a store in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=False
     )
-    return done.stdout.strip()
+    if done.returncode:
+        raise ProgramFailedError(f"conclude exited {done.returncode}: {done.stderr.strip()}")
+    seconds, cpu_seconds, peak_mib, findings, first = done.stdout.split()
+    return Concluded(float(seconds), float(cpu_seconds), float(peak_mib), int(findings), first)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.large_store", description=__doc__)
-    parser.add_argument("--ops", type=int, default=1_000_000)
-    parser.add_argument("--without-addresses", action="store_true")
-    parser.add_argument("--folder", type=Path, help="where the temporary store is made")
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="dumpscope-bench-", dir=options.folder) as folder:
-        path = Path(folder) / "scans.db"
-        fill(path, ops=options.ops, addresses=not options.without_addresses)
-        print(measure(path))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def measure_large_store(bench: Bench) -> list[Row]:
+    """Time and memory of an answer from the store, with device addresses and without."""
+    ops = bench.sizes.stored_ops
+    rows = []
+    for addresses in (True, False):
+        path = bench.folder / "large_store.db"
+        fill(path, ops=ops, addresses=addresses)
+        found = conclude_alone(path)
+        for part in bench.folder.glob(f"{path.name}*"):
+            part.unlink()
+        what = f"answer from a store of {ops:,} operators {'with' if addresses else 'without'}"
+        what += f" addresses, {found.findings:,} of them bad"
+        # Smaller stores have to be as much faster; what a process takes at all stays the same.
+        share = ops / MILLION
+        said = "" if ops == MILLION else f", limits for {share:g} of a million operators"
+        rows += [
+            Row(f"{what}: time", found.seconds, "s", MUST_S * share, AIM_S * share,
+                f"{found.cpu_seconds:.1f} s of processor time, first a {found.first}{said}"),
+            Row(f"{what}: peak memory", found.peak_mib, "MiB", MUST_MIB, AIM_MIB,
+                f"in {found.seconds:.1f} s"),
+        ]  # fmt: skip
+    return rows

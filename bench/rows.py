@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bench import dumps
 from bench.formats import measure_formats
+from bench.large_store import measure_large_store
 from bench.processes import MIB, Measured, dumpscope, median_seconds, python, run
 from bench.table import Row
 
@@ -64,10 +65,11 @@ class Sizes:
     many_files: int = 100_000
     sparse_gib: int = 4
     runs: int = 5
+    stored_ops: int = 1_000_000
 
     @classmethod
     def quick(cls) -> Sizes:
-        return cls(32, 4_000, 2_000, 20_000, 1, 3)
+        return cls(32, 4_000, 2_000, 20_000, 1, 3, 100_000)
 
 
 class Bench:
@@ -272,6 +274,7 @@ PARTS: dict[str, Callable[[Bench], list[Row]]] = {
     "memory": Bench.memory,
     "xlsx": Bench.xlsx,
     "formats": measure_formats,
+    "store": measure_large_store,
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dumpscope
-from bench import dumps
+from bench import dumps, large_store
 from bench.processes import MIB, ProgramFailedError, python, run
 from bench.table import Row, markdown
 
@@ -40,6 +40,21 @@ def test_a_sparse_dump_is_one_whole_tensor(tmp_path: Path) -> None:
     (path,) = (p for p in tmp_path.rglob("*") if p.is_file())
     assert path.stat().st_size == size
     assert path.stat().st_blocks * 512 < MIB
+
+
+@pytest.mark.parametrize("addresses", [True, False])
+def test_a_large_store_is_bad_in_the_last_tenth_of_every_step(
+    tmp_path: Path, *, addresses: bool
+) -> None:
+    path = tmp_path / "scans.db"
+    large_store.fill(path, ops=4000, addresses=addresses)
+    found = large_store.conclude_alone(path)
+    # 4 ranks and 5 steps of 200 operators: the last 20 are bad, and one before them at its limit.
+    assert found.findings == 4 * 5 * (20 + 1)
+    # Only addresses lead from the limit over clean operators to the first Inf.
+    assert found.first == ("saturated_origin" if addresses else "origin")
+    assert found.seconds > 0
+    assert found.peak_mib > 10
 
 
 def row(value: float, *, higher_is_better: bool = False) -> Row:
