@@ -19,6 +19,7 @@ import numpy as np
 
 import torch_builders
 from network_builder import Case, Network, Ran, Value, run_network
+from network_program import Program
 
 __all__ = ["write_probe_network"]
 
@@ -48,8 +49,9 @@ class ProbeWriter:
         Whether modules are written as well (level mix), or APIs alone (L1).
     """
 
-    def __init__(self, folder: Path, *, tensors: str, modules: bool) -> None:
+    def __init__(self, folder: Path, program: Program, *, tensors: str, modules: bool) -> None:
         self.folder = folder
+        self.program = program
         self.tensors = tensors
         self.modules = modules
         self.data: dict[str, Any] = {}
@@ -57,7 +59,7 @@ class ProbeWriter:
         self.calls: Counter[str] = Counter()
         self.own: dict[str, Value] = {}
 
-    def write_all(self, ran: Sequence[Ran], data: Sequence[str]) -> dict[str, Ran]:
+    def write_all(self, ran: Sequence[Ran]) -> dict[str, Ran]:
         """Write the executions in their order; returns them by key."""
         keys: dict[str, Ran] = {}
         forward = [r for r in ran if r.instruction.name.startswith("net/")]
@@ -72,7 +74,7 @@ class ProbeWriter:
                     name: value
                     for r in forward
                     for name, value in zip(r.instruction.reads, r.inputs, strict=True)
-                    if name in data
+                    if name in self.program.data
                 }
                 self._entry(whole, list(given.values()), one.output, None, parameters=self.own)
         return keys
@@ -88,9 +90,10 @@ class ProbeWriter:
         key = f"{api}.{self.calls[api]}.forward"
         self.calls[api] += 1
         module = None
-        if self.modules and any(value.foreign for value in ran.inputs[1:]):
+        held = [name in self.program.state for name in instruction.reads]
+        if self.modules and any(held[1:]):
             kind = {"MatMulV2": "Linear", "LayerNormV3": "LayerNorm"}.get(op_type)
-            if kind is not None and not ran.inputs[0].foreign:
+            if kind is not None and not held[0]:
                 module = f"Module.{instruction.writes}.{kind}.forward.0"
         inputs = list(ran.inputs)
         if op_type == "HcomReceive":
@@ -104,8 +107,8 @@ class ProbeWriter:
             self._entry(module, inputs[:1], ran.output, inside, parameters=parameters)
         elif inside is not None:
             # What no inner module holds are parameters of the network's own.
-            names = zip(instruction.reads, ran.inputs, strict=True)
-            self.own.update((name, value) for name, value in names if value.foreign)
+            names = zip(instruction.reads, ran.inputs, held, strict=True)
+            self.own.update((name, value) for name, value, is_held in names if is_held)
         return key
 
     def _entry(
@@ -198,9 +201,9 @@ def write_probe_network(
         for rank in range(case.ranks):
             folder = root / f"step{step}" / (f"rank{rank}" if case.ranks > 1 else "proc4711")
             folder.mkdir(parents=True)
-            writer = ProbeWriter(folder, tensors=tensors, modules=modules)
+            writer = ProbeWriter(folder, network.program, tensors=tensors, modules=modules)
             ran = [r for r in network.ran if (r.rank, r.step) == (rank, step)]
-            for key, one in writer.write_all(ran, network.program.data).items():
+            for key, one in writer.write_all(ran).items():
                 truth[rank, step, key] = one
             writer.finish()
     return network, truth

@@ -3,7 +3,8 @@
 With tensors everything is known but addresses, so that only an ancestor whose value was hidden on
 the way cannot be linked. Statistics tell the extremes of a tensor and not which elements have
 them: there a mask that is added to something cannot be told from trouble, and equal bytes link
-nothing. Whoever is at fault must be among those named then.
+nothing, so that what grew out of a limit, or out of bad data that was clipped, cannot be told from
+what did not. Whoever is at fault must be among those named then.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from network_program import FAULTS, RANK_FAULTS
 from network_score import Score
 
 CLIPS_TO_FINITE = ("zero_div", "sqrt", "masked_row")
+FOREIGN = ("data", "weight")
 LIMITS = ("limit", "limit_hidden")
 ROOTS = ("origin", "saturated_origin", "bad_input")
 TYPES = ("float16", "bfloat16", "float32")
@@ -88,7 +90,7 @@ def count_tensors(score: Score, answer: Answer) -> None:
 
 def count_statistics(score: Score, answer: Answer) -> None:
     case = answer.case
-    linked = case.saturates or case.fault not in LIMITS
+    linked = case.fault not in (FOREIGN if case.saturates else LIMITS)
     holds = linked and (case.saturates or not carries_mask(answer))
     if not holds and not case.fault:
         # Nobody is at fault: what is named is named as what may be a mask.
