@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cli_runs import run
+from dumpscope.cluster import executor
 from dumpscope.cluster.checking import CheckedWork
 from dumpscope.cluster.connecting import say_difference
 from dumpscope.cluster.executor import AHEAD, MOST_FILES_AHEAD, DaskExecutor
@@ -77,6 +78,9 @@ class FakeConnection:
     def __init__(self, is_done: bool = False) -> None:
         self.client = FakeClient(is_done)
 
+    def count_threads(self) -> int:
+        return 7
+
     def close(self) -> None:
         pass
 
@@ -105,8 +109,8 @@ def test_results_are_in_order_and_few_batches_on_their_way(is_done: bool) -> Non
             yield [numbered(number)]
 
     found = []
-    with executor_of(FakeConnection(is_done), 4) as executor:
-        for results in executor.run(FakeWork(), batches()):
+    with executor_of(FakeConnection(is_done), 4) as opened:
+        for results in opened.run(FakeWork(), batches()):
             taken += 1
             found += [result.file.inode for result in results]
     assert found == list(range(200))
@@ -124,19 +128,30 @@ def test_the_files_on_their_way_are_bounded_on_the_largest_cluster() -> None:
             sent += 1
             yield batch
 
-    with executor_of(FakeConnection(), 100_000) as executor:
-        results = executor.run(FakeWork(), batches())
+    with executor_of(FakeConnection(), 100_000) as opened:
+        results = opened.run(FakeWork(), batches())
         next(results)
         assert sent * len(batch) == MOST_FILES_AHEAD
         results.close()  # type: ignore[attr-defined]
-        assert len(executor._client.cancelled) == sent - 1
+        assert len(opened._client.cancelled) == sent - 1
+
+
+def test_workers_that_join_later_get_batches_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="distributed is not installed (extra dask)")
+    monkeypatch.setattr(executor, "LOOK_EVERY_S", 1e-9)
+    with executor_of(FakeConnection(), 1) as opened:
+        results = opened.run(FakeWork(), ([numbered(number)] for number in range(100)))
+        next(results)
+        assert opened.jobs == 1
+        next(results)
+        assert opened.jobs == 7
 
 
 def test_batches_begin_small_and_grow() -> None:
     size = 1 << 20
-    with executor_of(FakeConnection(), 2) as executor:
+    with executor_of(FakeConnection(), 2) as opened:
         files = (numbered(number, size) for number in range(5000))
-        lengths = [len(batch) for batch in executor.group(files)]
+        lengths = [len(batch) for batch in opened.group(files)]
     assert sum(lengths) == 5000
     small = BATCH_BYTES // size
     assert lengths[: 2 * AHEAD] == [small] * (2 * AHEAD)

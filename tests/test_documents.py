@@ -25,7 +25,7 @@ dumpscope() {
   return "$given"
 }
 """
-TRANSLATED = ("quickstart", "find-the-nan", "verdicts", "ci")
+TRANSLATED = ("quickstart", "find-the-nan", "verdicts", "ci", "cluster")
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -6,6 +6,7 @@ comes back as an error. A function of dumpscope's would be lost with a worker th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -25,6 +26,9 @@ FIRST_WORKER_S = 60.0
 """How long to wait for the first worker of a cluster that has none."""
 
 _LOOK_EVERY_S = 0.5
+_GONE = (OSError, RuntimeError, ValueError, TimeoutError, asyncio.TimeoutError)
+"""What calls of a client raise whose scheduler is gone."""
+
 _MISSING = 'the executor dask needs a library that is not there: pip install "dumpscope[dask]"'
 
 
@@ -97,7 +101,7 @@ class Connection:
         """
         try:
             return sum(self.client.nthreads().values())
-        except (OSError, RuntimeError, ValueError, TimeoutError) as error:
+        except _GONE as error:
             raise self.tell_lost() from error
 
     def await_worker(self, patience_s: float) -> int:
@@ -128,7 +132,7 @@ class Connection:
         here = describe()
         try:
             answers = self.client.run(eval, call_text("describe"), on_error="return")
-        except (OSError, RuntimeError, ValueError, TimeoutError) as error:
+        except _GONE as error:
             raise self.tell_lost() from error
         for address, there in sorted(answers.items()):
             difference = say_difference(here, there)
@@ -147,7 +151,7 @@ class Connection:
     def close(self) -> None:
         """Leave the cluster as it was; end it when it was made for this scan."""
         try:
-            with suppress(OSError, RuntimeError, TimeoutError):
+            with suppress(*_GONE):
                 self.client.close(timeout=1 if self.lost else CONNECT_S)
         finally:
             self._end_cluster()
@@ -155,7 +159,7 @@ class Connection:
     def _end_cluster(self) -> None:
         try:
             if self._cluster is not None:
-                with suppress(OSError, RuntimeError, TimeoutError):
+                with suppress(*_GONE):
                     self._cluster.close()
         finally:
             self._logger.setLevel(self._level)
@@ -227,7 +231,7 @@ def _find(distributed: Any, scheduler: str) -> Any:
         where = {"address": scheduler}
     try:
         return distributed.Client(**where, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, TimeoutError, ValueError, TypeError, LookupError) as error:
+    except (*_GONE, TypeError, LookupError) as error:
         raise ClusterError(
             f"the dask scheduler {scheduler} cannot be reached ({_text(error)}): expected an "
             "address such as tcp://10.0.0.1:8786, or the file of `dask scheduler "

@@ -40,14 +40,16 @@ MOST_FILES_AHEAD = 1 << 16
 names."""
 
 GROWTH = 16
-MOST_BATCH_BYTES = 256 << 20
+MOST_BATCH_BYTES = 1 << 30
 """Batches of large files grow up to this in steps of `GROWTH`, so that a large dump takes fewer of
 them and a small one is still shared out."""
 
 NO_WORKER_S = 120.0
 """How long to wait for another worker once all are lost."""
 
-_LOOK_EVERY_S = 5.0
+LOOK_EVERY_S = 5.0
+"""How often to see how many workers there are."""
+
 _TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
 
 Result = TypeVar("Result")
@@ -116,10 +118,18 @@ class DaskExecutor:
                     ticket = waiting.popleft()
                     files -= len(ticket.batch)
                     yield cast("Result", self._take(recipe, ticket))
+                    self._count_workers()
             while waiting:
                 yield cast("Result", self._take(recipe, waiting.popleft()))
         finally:
             self._cancel(waiting)
+
+    def _count_workers(self) -> None:
+        """See now and then whether workers have joined or left."""
+        now = time.monotonic()
+        if now >= self._looked_at + LOOK_EVERY_S:
+            self._looked_at = now
+            self.jobs = self._connection.count_threads() or 1
 
     def _send(self, recipe: Recipe, batch: Sequence[DumpFile]) -> Any:
         names = {"message": pack_batch(recipe, batch)}
@@ -167,7 +177,7 @@ class DaskExecutor:
 
         while True:
             try:
-                answer: object = future.result(timeout=_LOOK_EVERY_S)
+                answer: object = future.result(timeout=LOOK_EVERY_S)
             except _TIMEOUTS:
                 if future.status == "pending":
                     self.jobs = self._connection.await_worker(NO_WORKER_S)
