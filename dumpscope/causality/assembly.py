@@ -83,16 +83,15 @@ class _Execution:
         )
 
     def improve(self, part: OpRecord) -> None:
-        """Take from a repeated part what could not be checked in the first."""
+        """Take from a part what is lacking, or could not be checked where it was."""
         for tensor in part.tensors:
-            slot = (tensor.role, tensor.index)
-            if tensor.unchecked is None and self.tensors[slot][0].unchecked is not None:
-                self.tensors[slot] = (tensor, part)
+            held = self.tensors.setdefault((tensor.role, tensor.index), (tensor, part))[0]
+            if tensor.unchecked is None and held.unchecked is not None:
+                self.tensors[tensor.role, tensor.index] = (tensor, part)
 
     def add(self, part: OpRecord) -> None:
         self.parts.append(part)
-        for tensor in part.tensors:
-            self.tensors.setdefault((tensor.role, tensor.index), (tensor, part))
+        self.improve(part)
 
 
 def _assemble_group(members: Sequence[OpRecord]) -> Iterator[OpRecord]:
@@ -127,7 +126,7 @@ def _fill_in(part: OpRecord, executions: Sequence[_Execution]) -> bool:
 def _merged(execution: _Execution) -> OpRecord:
     parts = execution.parts
     first = parts[0]
-    if len(parts) == 1:
+    if len(parts) == 1 and all(part is first for _, part in execution.tensors.values()):
         return first
     slots = sorted(execution.tensors)
     tensors = tuple(execution.tensors[slot][0] for slot in slots)
