@@ -205,8 +205,8 @@ class DaskExecutor:
         if kind == OTHER_WORK:
             worker, _, signature = text.partition("\n")
             raise ClusterError(
-                f"the worker {worker} has another version of dumpscope or of a reader than this "
-                f"program, or another one ({signature}): install the same on both and go on with "
+                f"the worker {worker} would not read as this program does: its dumpscope or "
+                f"readers are others (there: {signature}): install the same on both and go on with "
                 "`dumpscope scan --resume`"
             )
         if kind == FAILED:
