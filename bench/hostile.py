@@ -118,7 +118,10 @@ def _make_folder(folder: bytes, chance: random.Random) -> bytes:
     place = os.path.join(folder, *parts)
     if len(place) > 3000:
         return folder
-    os.makedirs(place, exist_ok=True)
+    try:
+        os.makedirs(place, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):  # a file has that name already
+        return folder
     return place
 
 
