@@ -33,7 +33,6 @@ type in numpy is 'V': ask `Dtype.kind`, never numpy's.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +41,7 @@ import numpy as np
 
 from dumpscope.errors import TruncatedDumpError, UnsupportedDtypeError
 from dumpscope.lowfloats import code_values, unpack_codes
+from dumpscope.records import record
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,7 +51,7 @@ __all__ = ["UNDEFINED", "Dtype", "decode", "dtype_named", "dtype_of_code", "dtyp
 Kind = Literal["float", "int", "uint", "bool", "complex", "string", "opaque"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Dtype:
     """One data type.
 

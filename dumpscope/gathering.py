@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dumpscope.causality.assembly import RawKey, assemble, part_key, raw_key
 from dumpscope.causality.hardware import TaskKey, folder_of, task_key
@@ -12,12 +11,13 @@ from dumpscope.causality.inputs import is_notable
 from dumpscope.model import FORM_RAW, OpRecord, OverflowRecord, TensorSummary
 from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.exchanges import without_tensors
+from dumpscope.records import record
 from dumpscope.store import Store
 
 __all__ = ["Material", "find_flagged", "gather"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Material:
     """What the judge is given. `calls` are clean communication operators dumped in parts."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from dumpscope.errors import OptionsError, StoreError
 from dumpscope.listedrecords import SCAN_MARK, ListedRecords, load_records
 from dumpscope.model import FileResult, ReadFailure, ScanOptions
+from dumpscope.records import record
 from dumpscope.roots import is_inside
 from dumpscope.store import ScanInfo, Store
 
@@ -19,7 +19,7 @@ __all__ = ["Part", "open_parts"]
 _SQLITE = b"SQLite format 3\0"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Part:
     """One scan that becomes part of the union.
 

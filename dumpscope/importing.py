@@ -13,12 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dumpscope.errors import OptionsError, StoreError
 from dumpscope.importable import Part
 from dumpscope.model import DumpFile, FileResult, Place, ReadFailure, ScanOptions
+from dumpscope.records import record
 from dumpscope.roots import common_root, is_inside, join, relative_to
 from dumpscope.store import Store
 from dumpscope.version import VERSION
@@ -34,7 +35,7 @@ _FILES_OF_OPTIONS = (("rules_file", "--rules"), ("rank_map", "--rank-map"),
                      ("baseline", "--baseline"))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Imported:
     """The new scan, and sentences on what is not as one scan of everything would have it."""
 

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from dumpscope.errors import CorruptDumpError
+from dumpscope.records import record
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,7 +63,7 @@ def groups_of(code: int) -> int:
     return code >> 8 & 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Geometry:
     """How the elements of one tensor lie in memory.
 

@@ -11,7 +11,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dumpscope.errors import ConfigError, OptionsError
@@ -31,6 +31,7 @@ from dumpscope.model import (
 )
 from dumpscope.naming import timestamp_ns
 from dumpscope.places import place_of
+from dumpscope.records import record
 from dumpscope.remote.urls import is_url
 from dumpscope.roots import join
 
@@ -46,7 +47,7 @@ _MARK_READER = "import"
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ListedRecords:
     """What a document lists, as files with records."""
 

@@ -19,11 +19,11 @@ Facts from the tool's documentation and from real dumps of mindstudio-probe 8.3.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from dumpscope.model import Role
+from dumpscope.records import record
 
 __all__ = [
     "ProbeName",
@@ -57,7 +57,7 @@ _POSITION = re.compile(rf"({_DIGITS})", re.ASCII)
 _SUFFIXES = (".pt", ".npy")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ProbeName:
     """A key of `dump.json`, taken apart.
 
@@ -85,7 +85,7 @@ class ProbeName:
         return self.kind == "module"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ProbeTensorName:
     """A file of `dump_tensor_data`, taken apart.
 

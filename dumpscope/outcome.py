@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from dumpscope.causality.ranking import FAIL_ORDER
 from dumpscope.errors import OptionsError
@@ -17,6 +16,7 @@ from dumpscope.model import (
     ScanOptions,
     Verdict,
 )
+from dumpscope.records import record
 
 __all__ = [
     "EXIT_CLEAN",
@@ -36,7 +36,7 @@ _MAX_STEPS_SHOWN = 10
 _SEVERITY_ORDER = ("error", "warning", "info")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Outcome:
     exit_status: int
     complete: bool

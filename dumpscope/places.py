@@ -19,10 +19,10 @@ by chance count above that folder: `rank_3` does, a bare number does not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from dumpscope.model import Place
 from dumpscope.naming import parse_run_time
+from dumpscope.records import record
 
 __all__ = ["place_of"]
 
@@ -41,7 +41,7 @@ _OWNERS = frozenset({"home", "users", "Users"})
 _NO_NETS = frozenset({"execution_order", "graphs", "debug_files", ".dump_metadata"})
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Draft:
     """A place while it is put together; what is set first stays."""
 

@@ -8,13 +8,14 @@ its reason, and everything else works on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 from dumpscope.errors import OptionsError, PluginError
 from dumpscope.model import DumpFile, Match
+from dumpscope.records import record
 
 if TYPE_CHECKING:
     from dumpscope.readers.protocol import Reader
@@ -33,7 +34,7 @@ GROUPS = ("dumpscope.readers", "dumpscope.checks", "dumpscope.reporters")
 _OWN = "dumpscope"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Plugin:
     """One plugin that works: its name, what its factory made, and where it comes from."""
 
@@ -44,7 +45,7 @@ class Plugin:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BrokenPlugin:
     """One plugin that cannot be used, and why."""
 
@@ -58,7 +59,7 @@ class BrokenPlugin:
         return str(self.error)
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class ReaderRegistry:
     """All readers that can be used, in a fixed order, and what is broken.
 

@@ -28,11 +28,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
 from dumpscope.model import DumpFile, Place
+from dumpscope.records import record
 
 __all__ = [
     "Recipe",
@@ -56,7 +56,7 @@ serve(json.loads(sys.argv[2]))
 _LONGEST_END_S = 5.0
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class Recipe:
     """How another process makes the same work.
 

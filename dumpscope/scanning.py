@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from typing import Union
 
@@ -25,6 +24,7 @@ from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
 from dumpscope.processes import Recipe, seldom_collecting
+from dumpscope.records import record
 from dumpscope.remote.mounts import Mount, mounts, use_mounts
 from dumpscope.roots import absolute
 from dumpscope.store import Store
@@ -39,7 +39,7 @@ MOST_GROWING = 100
 Path = Union[str, "os.PathLike[str]"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Progress:
     """How far a scan is. Totals are final once `walked` is true."""
 

@@ -45,3 +45,38 @@ def test_fields_are_the_record() -> None:
 def test_there_is_no_room_for_other_attributes() -> None:
     with pytest.raises(AttributeError):
         Single(3).other = 4  # type: ignore[attr-defined]
+
+
+@record(frozen=True, slots=True)
+class Secretive:
+    name: str
+    secret: str = dataclasses.field(repr=False, compare=False)
+    found: list[int] = dataclasses.field(default_factory=list, init=False, repr=False)
+
+
+@record(frozen=False, slots=True)
+class Changing:
+    """It has a docstring of its own."""
+
+    value: int = 1
+
+
+def test_what_fields_ask_for_is_kept() -> None:
+    shown = Secretive("a", "b")
+    assert repr(shown) == "Secretive(name='a')"
+    assert shown == Secretive("a", "c")
+    assert shown != Secretive("b", "b")
+    shown.found.append(1)
+    assert shown != Secretive("a", "b")
+    assert dataclasses.replace(shown, name="d").found == []
+    copied = pickle.loads(pickle.dumps(shown))
+    assert (copied.name, copied.secret, copied.found) == ("a", "b", [])
+
+
+def test_only_frozen_ones_are_keys_and_other_classes_are_never_equal() -> None:
+    assert Changing() == Changing(1)
+    other: object = Single(1)
+    assert Changing() != other
+    assert (Changing.__doc__, Single.__doc__) == ("It has a docstring of its own.", "Single")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Changing())

@@ -10,12 +10,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
 from dumpscope.aclconfig.values import EXCEPTION_SCENES, parse_steps, split_address
 from dumpscope.errors import ConfigError
+from dumpscope.records import record
 from dumpscope.safetext import make_printable
 
 __all__ = ["MAX_CONFIG_BYTES", "MAX_JSON5_BYTES", "AclConfig", "is_config", "load_config"]
@@ -32,7 +33,7 @@ _JSON5_PLACE = re.compile(r"^<string>:([0-9]+) ")
 _DUMP_KEY = re.compile(r"\bdump[\"']?\s{0,99}:")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AclConfig:
     """An acl.json and what follows from it. Settings that CANN would refuse have their default.
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from types import MappingProxyType
 from typing import Literal
+
+from dumpscope.records import record
 
 __all__ = [
     "ALLOWED",
@@ -82,7 +83,7 @@ _SHOWN = 60
 _Checker = Callable[[str, object], Iterator["Issue"]]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Issue:
     """One thing about an acl.json: an error is what CANN would refuse.
 

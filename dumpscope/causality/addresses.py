@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from dumpscope.records import record
 
 __all__ = ["Spans", "link_reads", "meeting"]
 
@@ -25,7 +26,7 @@ _MOST_PIECES = 1 << 25
 """Outputs that cut each other into more pieces than this are followed one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Spans:
     """Ranges of addresses of one rank that were written or read, as columns.
 

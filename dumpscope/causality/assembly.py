@@ -8,11 +8,12 @@ converted or with statistics. One execution is reported once, by its best form.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 
 from dumpscope.causality.graphs import fold_name
 from dumpscope.model import FORM_RAW, FORM_STATISTICS, OpRecord, Role, TensorSummary
+from dumpscope.records import record
 
 __all__ = ["PartKey", "RawKey", "assemble", "part_key", "raw_key"]
 
@@ -62,7 +63,7 @@ def assemble(parts: Iterable[OpRecord], raw: Container[RawKey] = ()) -> Iterator
         yield from _assemble_group(members)
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Execution:
     parts: list[OpRecord] = field(default_factory=list)
     tensors: dict[_Slot, tuple[TensorSummary, OpRecord]] = field(default_factory=dict)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from dumpscope.causality.dataflow import KnownInput, Lane, Producer, lane_of, sequence_key
 from dumpscope.causality.graphs import GraphIndex, GraphInput, fold_name
 from dumpscope.causality.inputs import is_notable
 from dumpscope.model import OpRecord, TensorSummary
+from dumpscope.records import record
 from dumpscope.store import Store
 
 __all__ = ["GraphEdges", "find_graph_edges"]
@@ -18,7 +19,7 @@ Place = tuple[Lane, "int | None", str]
 """A rank, a step, and the folded name of an operator."""
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class GraphEdges:
     """What the graphs say of the executions that were asked for.
 
@@ -78,10 +79,10 @@ def _by_place(
     parts = {part: op for op in ops for part in op.part_ids}
     own = {op.op_id: op for op in ops}
     names = {dumped[name] for _, _, name in wanted}
-    for record in (*ops, *store.ops(scan_id, names=names)) if names else ops:
-        place = (lane_of(record), record.step, fold_name(record.op_name))
+    for seen in (*ops, *store.ops(scan_id, names=names)) if names else ops:
+        place = (lane_of(seen), seen.step, fold_name(seen.op_name))
         if place in wanted:
-            op = parts.get(record.op_id) or own.get(record.op_id) or record
+            op = parts.get(seen.op_id) or own.get(seen.op_id) or seen
             executions[place][op.op_id] = op
     return {place: sorted(found.values(), key=sequence_key) for place, found in executions.items()}
 

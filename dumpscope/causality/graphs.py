@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from dumpscope.model import PARAMETER, GraphNode
+from dumpscope.records import record
 
 __all__ = ["GraphIndex", "GraphInput", "fold_name"]
 
@@ -19,7 +19,7 @@ _FOLDED = re.compile(r"[./\\ ]")
 _MOST_STEPS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GraphInput:
     """What an operator reads at one position.
 

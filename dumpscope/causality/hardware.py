@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from dumpscope.model import OpRecord, OverflowFinding, OverflowRecord, OverflowUnit
 from dumpscope.overflow import describe_status
+from dumpscope.records import record
 
 __all__ = [
     "Flag",
@@ -31,7 +31,7 @@ TaskKey = tuple[str, int, int]
 """(folder, task id, stream id)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Flag:
     """One unit of a record whose status is not zero."""
 
@@ -58,10 +58,10 @@ def distinct_records(records: Iterable[OverflowRecord]) -> tuple[OverflowRecord,
     """
     kept = tuple(records)
     raw: dict[tuple[int, str], set[int | None]] = {}
-    for record in kept:
-        if _parsed_from(record.file) is None:
-            key = (record.place.source, record.file.rpartition("/")[2].lower())
-            raw.setdefault(key, set()).add(record.place.device)
+    for status in kept:
+        if _parsed_from(status.file) is None:
+            key = (status.place.source, status.file.rpartition("/")[2].lower())
+            raw.setdefault(key, set()).add(status.place.device)
 
     def repeats(record: OverflowRecord) -> bool:
         origin = _parsed_from(record.file)
@@ -69,7 +69,7 @@ def distinct_records(records: Iterable[OverflowRecord]) -> tuple[OverflowRecord,
         device = record.place.device
         return devices is not None and (device is None or device in devices)
 
-    return tuple(record for record in kept if not repeats(record))
+    return tuple(status for status in kept if not repeats(status))
 
 
 def _parsed_from(file: str) -> str | None:
@@ -89,15 +89,15 @@ def join_overflow(
     """
     joined: dict[int, list[Flag]] = defaultdict(list)
     orphans: list[Flag] = []
-    for record in records:
-        if not record.known_kind:
+    for status in records:
+        if not status.known_kind:
             continue
-        for unit in record.units:
+        for unit in status.units:
             if unit.empty:
                 continue
-            flag = Flag(record, unit)
-            key = task_key(record, unit)
-            op = _best(record, unit, candidates.get(key, []) if key else [])
+            flag = Flag(status, unit)
+            key = task_key(status, unit)
+            op = _best(status, unit, candidates.get(key, []) if key else [])
             if op is None:
                 orphans.append(flag)
             else:

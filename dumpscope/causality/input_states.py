@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from dumpscope.causality.dataflow import Dataflow, KnownInput, Producer
 from dumpscope.causality.expectations import Expectations
@@ -16,13 +16,14 @@ from dumpscope.causality.inputs import (
 from dumpscope.causality.nesting import Nesting
 from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.ranks.topology import fills_a_buffer
+from dumpscope.records import record
 
 __all__ = ["InputReader", "Sofar"]
 
 _NOT_DUMPED = TensorSummary("input", 0, "undefined", "ND", (), checked=False, dumped=False)
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class Sofar:
     """What is known of one rank up to the execution that is being judged, by step."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dumpscope.causality.inputs import InputState
 from dumpscope.dtypes import dtype_named
 from dumpscope.model import Evidence, OpRecord, OverflowFinding, Reason, TensorSummary
 from dumpscope.ranks.parallelism import format_ranks
+from dumpscope.records import record
 from dumpscope.rules import Rule, is_one_sided
 
 __all__ = ["Because", "build_reason"]
@@ -23,7 +23,7 @@ _FLAGS = {
 _Parameters = dict[str, "str | int | float | bool | None"]
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class Because:
     """What a verdict rests on, beside the tensor that decided it; filled in as it is found.
 

@@ -6,7 +6,6 @@ are. Everything is streamed, so a tensor may be larger than memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from dumpscope.dtypes import dtype_named
 from dumpscope.errors import DumpReadError
 from dumpscope.readers.protocol import TensorRecord
+from dumpscope.records import record
 from dumpscope.stats.elements import Encoding, encoding_of, stream_elements
 from dumpscope.stats.measuring import exponent_histogram
 from dumpscope.stats.positions import Placement, placement_of
@@ -36,7 +36,7 @@ BAD_ELEMENTS_LISTED = 10
 Value = Union[float, complex]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BadElement:
     """One element that is not finite or at the limit of its type, by its logical index."""
 
@@ -44,7 +44,7 @@ class BadElement:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Closeup:
     """What only a second look at the values tells.
 

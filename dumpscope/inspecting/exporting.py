@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, Literal, cast
 
 from dumpscope.errors import DumpReadError, ReportError
@@ -25,6 +25,7 @@ from dumpscope.model import DumpFile
 from dumpscope.opening import open_source
 from dumpscope.plugins import ReaderRegistry
 from dumpscope.readers.protocol import Execution, TensorRecord
+from dumpscope.records import record
 from dumpscope.safetext import escape_json_text, make_printable
 from dumpscope.source import ReadBuffer
 
@@ -36,7 +37,7 @@ CSV_ELEMENTS_MAX = 1 << 20
 """More elements than this become text only when that is forced."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LeftOut:
     """What was not exported, and why. `refused`: `force` would have exported it."""
 
@@ -46,7 +47,7 @@ class LeftOut:
     refused: bool = False
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class Exporter:
     """Exports files one after the other.
 

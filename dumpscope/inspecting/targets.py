@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -18,6 +17,7 @@ from dumpscope.causality.graphs import fold_name
 from dumpscope.errors import OptionsError
 from dumpscope.model import Finding, OpRecord, Role, Scan
 from dumpscope.readers.protocol import Execution
+from dumpscope.records import record
 from dumpscope.remote.mounts import mount
 from dumpscope.remote.urls import is_url, local_path
 from dumpscope.remote.walking import is_remote_file
@@ -34,7 +34,7 @@ _MOST_NAMES = 100_000
 _SUGGESTIONS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Target:
     """What was named: a path, or else an operator; and one tensor of it."""
 
@@ -76,7 +76,7 @@ def _parse_url(text: str, match: re.Match[str] | None) -> Target:
     return Target(f"{url}:{role}.{match[3]}", path=url, slot=(role, int(match[3])))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Candidate:
     """One execution of a scan, what was said of it, and its parts, one in each file."""
 

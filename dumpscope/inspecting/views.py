@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dumpscope.inspecting.closeup import Closeup
 from dumpscope.model import Finding, GraphNode, OpRecord, OverflowRecord, ReadFailure, Scan
+from dumpscope.records import record
 
 __all__ = ["FileView", "OpView", "View"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OpView:
     """One execution.
 
@@ -23,7 +22,7 @@ class OpView:
     finding: Finding | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FileView:
     """One file.
 
@@ -48,7 +47,7 @@ class FileView:
         return bool(self.ops or self.left_out or self.overflow or self.nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class View:
     """The files of what was asked for.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from types import MappingProxyType
 from typing import Literal
@@ -82,7 +82,7 @@ class Reason:
     parameters: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OverflowFinding:
     """The hardware's word on a finding."""
 
@@ -119,7 +119,7 @@ class Finding:
         return SEVERITY_OF[self.verdict]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Mode:
     """How the hardware treats overflow, inferred from the data."""
 
@@ -127,7 +127,7 @@ class Mode:
     inferred: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Counts:
     files: int = 0
     ops: int = 0
@@ -145,7 +145,7 @@ class Counts:
     by_verdict: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ScanOptions:
     """What a scan was asked for. The same options and the same files give the same result."""
 
@@ -173,7 +173,7 @@ class ScanOptions:
     scheduler: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Scan:
     """The whole answer: everything that a report is made from.
 

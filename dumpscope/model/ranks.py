@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from dumpscope.records import record
 
 __all__ = ["RankEvent", "RankState", "RankSummary"]
 
 RankState = Literal["clean", "own", "received", "together", "later"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RankEvent:
     """An operator execution of the rank. `finding` is its place in the ranking, if it has one."""
 
@@ -22,7 +23,7 @@ class RankEvent:
     finding: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RankSummary:
     """One rank of a job.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from dumpscope.causality.inputs import is_saturated
 from dumpscope.errors import ConfigError, OptionsError
 from dumpscope.model import Finding, Reason, TensorSummary
+from dumpscope.records import record
 
 __all__ = [
     "BASELINE_SCHEMA",
@@ -57,7 +58,7 @@ EntryKey = tuple[str, str, str, str, str]
 """(model, operator type, operator name, slot, kind)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Entry:
     """One known thing. `share` is of the tensor's elements, `first` whether it led the ranking."""
 
@@ -76,7 +77,7 @@ class Entry:
         return (self.model, self.op_type, self.op_name, self.slot, self.kind)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Baseline:
     """The entries of a file, and where they come from."""
 
@@ -84,7 +85,7 @@ class Baseline:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Applied:
     """Findings with the known ones marked, and entries that no longer occur or ran out."""
 

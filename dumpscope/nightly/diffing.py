@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from dumpscope.model import Reason
 from dumpscope.nightly.baseline import Entry, EntryKey, is_covered
 from dumpscope.nightly.headroom import headroom_bits
+from dumpscope.records import record
 
 __all__ = [
     "Change",
@@ -51,7 +51,7 @@ LEAST_SHARE = 0.01
 """Smaller changes of headroom, and of a share, are no drift."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FindingBrief:
     """What a comparison needs of a finding, whether it comes from a store or a document."""
 
@@ -68,7 +68,7 @@ class FindingBrief:
         return (entry.model, entry.op_type, entry.op_name)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reading:
     """What was measured of one tensor in one execution.
 
@@ -83,7 +83,7 @@ class Reading:
     subnormal: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Side:
     """One of the two scans.
 
@@ -100,7 +100,7 @@ class Side:
     tensor_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Change:
     """One slot and kind that got worse; where `share_before` is `None`, it was not there.
 
@@ -114,7 +114,7 @@ class Change:
     first_time_first: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OperatorChange:
     """What became of the findings of one operator; each side is told by its best finding."""
 
@@ -127,7 +127,7 @@ class OperatorChange:
     changes: tuple[Change, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Drift:
     """One tensor on both sides. Headroom is in bits, shares are of its elements."""
 
@@ -163,7 +163,7 @@ class Drift:
         return max(abs(b - a) if a is not None and b is not None else 0.0 for a, b in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Diff:
     """The whole comparison. `compared` counts the tensors that both sides have."""
 
@@ -259,7 +259,7 @@ def _merge(findings: Iterable[FindingBrief]) -> dict[EntryKey, Entry]:
 # --- drift --------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Total:
     dtype: str
     largest: float | None = None

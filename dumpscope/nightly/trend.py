@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from dumpscope.model import OpRecord, Role, TensorStats, TensorSummary
 from dumpscope.nightly.baseline import model_key
 from dumpscope.nightly.headroom import headroom_bits, largest_magnitude
+from dumpscope.records import record
 
 __all__ = [
     "LARGE_GRADIENT",
@@ -50,7 +50,7 @@ Metric = Literal["nonfinite", "max", "rms"]
 _GRADIENT_WORDS = ("grad", "backward")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Point:
     """A tensor in one step, or in one scan: all its executions there taken together.
 
@@ -76,7 +76,7 @@ class Point:
         return self.nan / self.count if self.count else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LeftBand:
     """Where a tensor left its band, by which number, and what the band was.
 
@@ -90,7 +90,7 @@ class LeftBand:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Series:
     """One tensor over all points; `device` is `None` where devices were taken together."""
 
@@ -131,7 +131,7 @@ class Series:
         return (self.model, self.op_type, self.op_name, self.slot, self.name, device)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TrendSource:
     """One scan: its operators, which may be read several times, and how many tensors they have."""
 
@@ -177,7 +177,7 @@ _At = tuple[int, str, int]
 """Where a point lies: (scan, run, step), -1 for an unknown step."""
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Sum:
     """Executions taken together; means and deviations by the pairwise formula."""
 
@@ -252,7 +252,7 @@ def _root(total: float | None, count: int) -> float | None:
     return None if total is None or not math.isfinite(total) else math.sqrt(total / count)
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Gathered:
     op_key: tuple[str, str, str]
     dtype: str

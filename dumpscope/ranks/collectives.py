@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
@@ -26,13 +26,14 @@ from dumpscope.ranks.communication import (
 from dumpscope.ranks.messages import match_messages
 from dumpscope.ranks.parallelism import Partition, Topology
 from dumpscope.ranks.rendezvous import Family, Meeting, group_calls, match_calls
+from dumpscope.records import record
 
 __all__ = ["Collectives", "Group", "Presence", "fills_a_buffer", "ranks_of"]
 
 _MOST_ABSENT_NAMED = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Group:
     """The executions of one communication operator by the ranks that ran it together.
 
@@ -49,7 +50,7 @@ class Group:
     dimensions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Presence:
     """Which ranks are in the dump, whether their operators are clean or not.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dumpscope.causality.dataflow import Lane, lane_of
 from dumpscope.causality.input_states import Sofar
@@ -16,6 +16,7 @@ from dumpscope.ranks.topology import (
     fills_a_buffer,
     ranks_of,
 )
+from dumpscope.records import record
 
 __all__ = ["Exchange", "Sent"]
 
@@ -24,7 +25,7 @@ _REACHES_ALL = ("all_reduce", "all_gather", "broadcast")
 """Kinds whose output holds what every sender sent, on every rank."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Sent:
     """What the other ranks put into a communication operator.
 
@@ -43,7 +44,7 @@ class Sent:
     sender: OpRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Given:
     """Members of a group by what they put in."""
 

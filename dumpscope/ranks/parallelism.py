@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import gcd, prod
 
 from dumpscope.errors import OptionsError
+from dumpscope.records import record
 
 __all__ = [
     "DEFAULT_ORDER",
@@ -43,7 +43,7 @@ DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 _MOST_RANKS = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Partition:
     """The groups of ranks that differ only in `dimensions`; every rank is in one of them."""
 
@@ -56,7 +56,7 @@ class Partition:
         return max(map(len, self.groups))
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class Topology:
     """Coordinates of every rank of a job.
 

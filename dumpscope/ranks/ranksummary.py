@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from dumpscope.causality.dataflow import sequence_key
 from dumpscope.model import (
@@ -22,6 +22,7 @@ from dumpscope.model import (
 from dumpscope.ranks.collectives import ranks_of
 from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.parallelism import Topology
+from dumpscope.records import record
 
 __all__ = ["summarise_ranks"]
 
@@ -40,7 +41,7 @@ _Key = tuple[str, int, str, int, int]
 """(job, source, host, process, rank)."""
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Rank:
     place: Place
     device: int | None

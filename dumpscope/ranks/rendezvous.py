@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
@@ -26,6 +25,7 @@ from dumpscope.ranks.communication import (
     family_name,
     group_token,
 )
+from dumpscope.records import record
 
 __all__ = ["Family", "Meeting", "count_elements", "group_calls", "is_exact", "match_calls"]
 
@@ -35,7 +35,7 @@ Label = tuple[str, int]
 """(name, occurrence of that name)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Family:
     """What calls have in common that may belong to one exchange."""
 
@@ -46,7 +46,7 @@ class Family:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Meeting:
     """Calls of different ranks that are one exchange.
 

@@ -9,11 +9,11 @@ memory as the file, so only what describes the tensors goes to the parser, and t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dumpscope.errors import CorruptDumpError
 from dumpscope.readers.adump_schema import Header, parse_header
 from dumpscope.readers.adump_wire import LENGTH_DELIMITED, WireField, walk_fields
+from dumpscope.records import record
 from dumpscope.source import DumpSource
 
 __all__ = ["MAX_FIELDS", "MAX_HEADER_BYTES", "InlineDump", "read_inline"]
@@ -28,7 +28,7 @@ _DATA_FIELD = {3: 5, 4: 4, 5: 2, 8: 2}
 """Field of `DumpData` -> field of its message that holds the bytes."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class InlineDump:
     """A version 1 file: the header without bytes, and where the bytes of each entry are."""
 

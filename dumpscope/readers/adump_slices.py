@@ -11,10 +11,11 @@ The shape of the slice is `higher - lower` in every dim.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dumpscope.model import DumpName, Role
 from dumpscope.readers.adump_schema import Header
+from dumpscope.records import record
 
 __all__ = ["ThreadSlices", "read_slices"]
 
@@ -22,7 +23,7 @@ _MAX_DIM = 1 << 62
 _MAX_DIMS = 32
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class ThreadSlices:
     """What one thread holds of every input and output: lists of dims, as the JSON has them."""
 

@@ -11,12 +11,12 @@ Dump names (converted CANN dumps, MindSpore, golden files) are parsed by `naming
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from dumpscope.model import DumpFile, Role
 from dumpscope.naming import parse_name
 from dumpscope.readers.array_roles import role_of_stem
 from dumpscope.readers.protocol import Execution, TensorRecord
+from dumpscope.records import record
 
 __all__ = ["ArrayName", "name_of_array", "stem_of"]
 
@@ -29,7 +29,7 @@ _DTYPE_WORD = re.compile(
 _SAME_AS_ND = frozenset({"DefaultFormat", "default", "Default"})
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ArrayName:
     """The fields of an array file's name.
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 
 from dumpscope.model import DumpFile, Role
+from dumpscope.records import record
 from dumpscope.remote.reading import RemoteSource
 from dumpscope.source import DumpSource, LocalSource, ReadBuffer
 
@@ -31,7 +31,7 @@ _ID_BITS = 12
 _LEVELS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AtbPath:
     """The operation that a file belongs to.
 

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
@@ -53,6 +52,7 @@ from dumpscope.readers.ge_codes import dtype_of_ge_code
 from dumpscope.readers.npy_header import MAX_ELEMENTS
 from dumpscope.readers.protocol import Execution, FileSlice, Record, TensorRecord
 from dumpscope.readers.stored_values import Stored
+from dumpscope.records import record
 from dumpscope.source import DumpSource
 
 __all__ = ["NanoReader"]
@@ -118,7 +118,7 @@ class NanoReader:
                 break
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Entry:
     """One input or output of the header."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
 from dumpscope.readers.zip_members import ZIP_MAGIC, Member, inflate, locate, read_directory
+from dumpscope.records import record
 from dumpscope.source import BLOCK_BYTES, DumpSource
 
 __all__ = ["InflatedData", "NpzMember", "list_members"]
@@ -59,7 +59,7 @@ def list_members(source: DumpSource, faults: list[DumpReadError]) -> Iterator[Np
             faults.append(error)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class InflatedData:
     """`nbytes` bytes from `skipped` of a deflated member, inflated while they are streamed."""
 

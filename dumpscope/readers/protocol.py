@@ -11,7 +11,7 @@ tensor costs nothing until something streams it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, Union
 
 from dumpscope.errors import DumpReadError, UnsupportedDtypeError
@@ -81,7 +81,7 @@ class MemoryData:
             yield view[start : start + (1 << 20)]
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class TensorRecord:
     """One tensor of an execution: what the header says, and where the bytes are.
 
@@ -159,7 +159,7 @@ class TensorRecord:
         return logical
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class Execution:
     """One operator execution, or the part of one that a file holds (`partial`).
 

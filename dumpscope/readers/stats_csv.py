@@ -33,7 +33,6 @@ import csv
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from dumpscope.dtypes import Dtype, dtype_of_label
@@ -42,6 +41,7 @@ from dumpscope.layouts import plain
 from dumpscope.model import FORM_STATISTICS, DumpFile, Match, Role, TensorStats
 from dumpscope.naming import parse_name
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
+from dumpscope.records import record
 from dumpscope.source import DumpSource
 
 __all__ = ["StatsCsvReader"]
@@ -148,7 +148,7 @@ class StatsCsvReader:
         return CorruptDumpError(message, path=source.file.relative, reader=self.name, offset=offset)
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Row:
     """The value cells of one row; `None` where a cell is blank or the column is not there."""
 

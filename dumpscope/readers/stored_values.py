@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +22,7 @@ import numpy as np
 from dumpscope.dtypes import Dtype, dtype_named, dtype_of_label
 from dumpscope.errors import UnsupportedDtypeError
 from dumpscope.readers.protocol import TensorData
+from dumpscope.records import record
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -77,7 +77,7 @@ class Stored(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ConvertedData:
     """Tensor data that is converted while it is streamed; `nbytes` counts converted bytes."""
 

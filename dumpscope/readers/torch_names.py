@@ -26,11 +26,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeGuard
 
 from dumpscope.errors import CorruptDumpError
+from dumpscope.records import record
 
 __all__ = [
     "PickledDict",
@@ -72,7 +72,7 @@ _DTYPE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Storage:
     """The bytes that tensors are views of.
 
@@ -85,7 +85,7 @@ class Storage:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PickledTensor:
     """A tensor as a view: element `i` lies at `offset + Σ i·strides`, all in elements.
 
@@ -105,7 +105,7 @@ class PickledDict(list[tuple[object, object]]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TorchName:
     """A global of the pickle, by name only."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dumpscope.dtypes import Dtype, dtype_named
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
 from dumpscope.readers.torch_names import Storage
 from dumpscope.readers.torch_unpickle import Pickled, unpickle
 from dumpscope.readers.zip_members import Member
+from dumpscope.records import record
 from dumpscope.source import DumpSource
 
 __all__ = [
@@ -31,7 +30,7 @@ _TORCH_DTYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StorageBytes:
     """Where the bytes of one storage are: `nbytes` of them, from `offset` of the file.
 

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from dumpscope.errors import CorruptDumpError
 from dumpscope.model import Role
 from dumpscope.readers.array_roles import locate_key
 from dumpscope.readers.torch_names import PickledDict, PickledTensor, Storage
+from dumpscope.records import record
 
 __all__ = ["Leaf", "TreeExecution", "find_executions"]
 
@@ -46,7 +47,7 @@ class Leaf(NamedTuple):
     path: str
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class TreeExecution:
     """An operator: `owner` is what the keys add to the name of the file."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from dumpscope.readers.torch_names import (
     resolve_name,
     resolve_storage,
 )
+from dumpscope.records import record
 
 __all__ = ["MAX_OPERATIONS", "Pickled", "unpickle"]
 
@@ -97,7 +98,7 @@ def _unpickle(data: bytes) -> Pickled:
 _unpickle_again = lru_cache(maxsize=512)(_unpickle)
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Machine:
     """State of one run: `start` is where the current operation begins."""
 

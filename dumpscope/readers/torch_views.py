@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,6 +36,7 @@ from dumpscope.readers.stored_values import Stored
 from dumpscope.readers.torch_names import PickledTensor
 from dumpscope.readers.torch_storage import SavedObject, StorageBytes, torch_dtype
 from dumpscope.readers.zip_members import Member, inflate
+from dumpscope.records import record
 from dumpscope.source import BLOCK_BYTES, DumpSource
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def _slice(source: DumpSource, storage: StorageBytes, start: int, nbytes: int) -
     return _InflatedSlice(source, storage.member, storage.offset, start, nbytes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _InflatedSlice:
     """Bytes of a deflated storage."""
 
@@ -301,7 +301,7 @@ class _InflatedSlice:
         return _regroup(parts, self.nbytes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _RowsView:
     """Rows of a larger tensor."""
 
@@ -319,7 +319,7 @@ class _RowsView:
             yield from self.source.blocks(self.offset + step, self.rows.nbytes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _GatheredView:
     """Elements of a small view in logical order."""
 

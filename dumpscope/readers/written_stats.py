@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from dumpscope.dtypes import Dtype
 from dumpscope.model import TensorStats
+from dumpscope.records import record
 
 __all__ = ["BLANK", "Judged", "WrittenValues", "judge_values", "read_count", "read_value"]
 
@@ -32,7 +32,7 @@ _TEXT_TOLERANCE = 2e-6
 _F32_MAX = 3.4e38
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class WrittenValues:
     """The cells of one row; `None` where a cell is blank or the column is not there.
 
@@ -53,7 +53,7 @@ class WrittenValues:
     mean_is_of_all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Judged:
     """Statistics, or why there are none."""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from dumpscope.errors import OptionsError
+from dumpscope.records import record
 from dumpscope.remote.urls import hide_secrets, normalize_url, relative_url, without_password
 
 __all__ = ["Mount", "StorageError", "ask", "close_all", "mount", "mount_of", "mounts", "use_mounts"]
@@ -38,7 +39,7 @@ class StorageError(Exception):
         self.missing = missing
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class Mount:
     """A URL that was named as a root.
 

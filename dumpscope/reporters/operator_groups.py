@@ -7,12 +7,12 @@ that a CI server recognises it the next night.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from dumpscope.model import Finding, Scan
 from dumpscope.nightly.baseline import model_key
 from dumpscope.outcome import EXIT_INCOMPLETE, failing_verdicts, parse_tolerance
+from dumpscope.records import record
 
 __all__ = ["OperatorGroup", "State", "group_findings", "is_incomplete", "level_of"]
 
@@ -23,7 +23,7 @@ Level = Literal["error", "warning", "note"]
 _MISSING = frozenset({"nothing_found", "partial_steps"})
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OperatorGroup:
     """All findings of one operator, in ranking order.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from dumpscope.model import Scan, Verdict
+from dumpscope.records import record
 from dumpscope.reporters.ranks import list_rank_rows
 from dumpscope.reporters.summary import (
     headline_of,
@@ -39,7 +39,7 @@ _COUNTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SummaryRow:
     """One row: the headline, the head of a section, or a fact with its name."""
 
@@ -48,7 +48,7 @@ class SummaryRow:
     value: Cell = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tally:
     """Findings per step and device: `counts[i][j]` belongs to `steps[i]` and `devices[j]`."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
 from dumpscope.model import Finding, RankState, RankSummary, Scan, Verdict
+from dumpscope.records import record
 from dumpscope.reporters.overview import tally_findings
 from dumpscope.safetext import make_printable
 from dumpscope.words import format_count, label
@@ -59,7 +59,7 @@ _LANE_HEIGHT = 34
 _NAME_LENGTH = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class HeatCell:
     """Findings of one step on one rank. `level` 1 to 5 is the logarithm of their number."""
 
@@ -74,7 +74,7 @@ class HeatCell:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class HeatMap:
     """The map. A label is empty where there is no room for it."""
 
@@ -90,7 +90,7 @@ class HeatMap:
     left_out: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Mark:
     """One bad operator, or several one after the other, by the worst of them."""
 
@@ -101,7 +101,7 @@ class Mark:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RankLane:
     """The bad operators of one rank; `steps` are the places where a step begins."""
 
@@ -112,7 +112,7 @@ class RankLane:
     steps: tuple[tuple[float, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LaneChart:
     """The lanes, from the top those of the ranks that went wrong first."""
 

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dumpscope.model import Scan, Verdict
+from dumpscope.records import record
 from dumpscope.reporters.page_charts import GROUPS, name_verdict
 from dumpscope.reporters.tables import TABLES, Cell, Column, Table
 from dumpscope.safetext import make_printable
@@ -136,7 +137,7 @@ _WORDS = frozenset({"role", "unchecked", "severity"})
 _REALS = frozenset({"min", "max", "mean", "std", "rms", "l2"})
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PageColumn:
     """One column: `kind` says how values are written and compared.
 
@@ -156,7 +157,7 @@ class PageColumn:
         return self.kind in {"count", "id", "real"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StaticRow:
     """One row in words; `group` is its verdict's."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dumpscope.dtypes import Dtype, dtype_named
 from dumpscope.inspecting.closeup import exponent_range
 from dumpscope.model import Finding, TensorStats, TensorSummary
+from dumpscope.records import record
 from dumpscope.reporters.page_rows import clip
 from dumpscope.reporters.tables import known_stats, list_text
 from dumpscope.safetext import make_printable
@@ -33,7 +33,7 @@ _TOP = 40
 _SHORTEST_AXIS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Needle:
     """One value on the axis: "up" the largest, "down" the most negative, "rms" the root mean."""
 
@@ -42,7 +42,7 @@ class Needle:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RangeRow:
     """One tensor. Positions are in the chart's units; `None` where there is nothing to draw."""
 
@@ -62,7 +62,7 @@ class RangeRow:
     bad: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RangeChart:
     """All tensors on one axis, made for the data type of the deciding one."""
 

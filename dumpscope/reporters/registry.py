@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, cast
 
 from dumpscope.errors import PluginError
 from dumpscope.plugins import BrokenPlugin, load_plugins
+from dumpscope.records import record
 from dumpscope.reporters.protocol import ENTRY_POINT_GROUP, Reporter
 
 __all__ = ["ReporterRegistry", "check_reporter", "load_reporters"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReporterRegistry:
     """All reporters that can be used, in a fixed order, and what is broken."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO, Protocol
 from xml.sax.saxutils import escape
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from dumpscope.records import record
 from dumpscope.reporters.tables import Cell
 from dumpscope.safetext import is_formula, make_cell_text
 
@@ -43,7 +44,7 @@ class SheetBody(Protocol):
         """Yield (cell, target) of links within the workbook, after all rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RowStyles:
     """Style numbers of the workbook: one per column, and one for text that looks like a formula."""
 

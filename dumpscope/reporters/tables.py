@@ -8,12 +8,12 @@ is not known is `None`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Union
 
 from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, Scan, TensorSummary
 from dumpscope.overflow import describe_status
+from dumpscope.records import record
 from dumpscope.words import describe_column, head_column, render, render_status
 
 __all__ = ["TABLES", "Cell", "Column", "Table", "cut", "known_stats", "list_text"]
@@ -21,7 +21,7 @@ __all__ = ["TABLES", "Cell", "Column", "Table", "cut", "known_stats", "list_text
 Cell = Union[str, int, float, bool, None]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Column:
     """One column of a table.
 
@@ -43,7 +43,7 @@ class Column:
         return describe_column(self.name, lang)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Table:
     """Columns, and the rows of a scan that they are computed from."""
 
@@ -69,7 +69,7 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _FindingRow:
     finding: Finding
     op: OpRecord
@@ -81,7 +81,7 @@ class _FindingRow:
     caused_by: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _TensorRow:
     rank: int | None
     op: OpRecord
@@ -89,7 +89,7 @@ class _TensorRow:
     stats: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _OverflowRow:
     record: OverflowRecord
     unit: OverflowUnit
@@ -157,10 +157,10 @@ def _list_tensors(scan: Scan, limit: int, lang: str) -> Iterator[object]:
 
 def _list_overflow(scan: Scan, limit: int, lang: str) -> Iterator[object]:
     del limit
-    for record in scan.overflow_records:
-        rank = scan.record_rank.get(record.record_id)
-        for position, unit in enumerate(record.units):
-            yield _OverflowRow(record, unit, position == 0, rank, lang)
+    for status in scan.overflow_records:
+        rank = scan.record_rank.get(status.record_id)
+        for position, unit in enumerate(status.units):
+            yield _OverflowRow(status, unit, position == 0, rank, lang)
 
 
 def _list_failures(scan: Scan, limit: int, lang: str) -> Iterator[object]:

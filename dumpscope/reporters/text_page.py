@@ -10,10 +10,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
+from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.terminal import WIDTH, is_ascii_only
 from dumpscope.safetext import make_ascii, make_printable
@@ -26,7 +26,7 @@ __all__ = ["TextColumn", "TextPage", "print_page"]
 _MIN_WIDTH = 60
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TextColumn:
     """One column: its head, its width in cells (0: what is left), numbers to the right."""
 

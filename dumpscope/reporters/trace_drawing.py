@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from dumpscope.model import Verdict
+from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.trace_labels import (
     count_bad,
@@ -49,7 +49,7 @@ _TITLE_CELLS, _NAME_CELLS, _HEAD_CELLS = 16, 21, 17
 _CELLS_PER_PIXEL = 1 / 7.1
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Label:
     x: float
     y: float
@@ -57,7 +57,7 @@ class Label:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Box:
     """An operator, or a count of operators. `lines` are drawn in it, `hint` explains it."""
 
@@ -75,7 +75,7 @@ class Box:
     counted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Area:
     x: float
     y: float
@@ -85,7 +85,7 @@ class Area:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Key:
     """An entry of the legend: a swatch (a box, or a line of some evidence) and what it means."""
 
@@ -96,7 +96,7 @@ class Key:
     line: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Picture:
     """Everything that a picture consists of, in pixels; texts are printable."""
 

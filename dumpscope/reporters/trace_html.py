@@ -10,9 +10,9 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from dumpscope.records import record
 from dumpscope.reporters.trace_drawing import Picture, draw_trace, style_of
 from dumpscope.reporters.trace_labels import (
     count_bad,
@@ -46,7 +46,7 @@ _LONGEST_NAME, _LONGEST_REASON = 300, 600
 _MOST_OUTSIDE = 40
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Row:
     """One operator as the table shows it."""
 

@@ -6,9 +6,10 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
+from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.terminal import WIDTH, is_ascii_only
 from dumpscope.reporters.trace_labels import (
@@ -46,7 +47,7 @@ _ASCII = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Line:
     """One entry of the tree: what is drawn before it, and the cells of its row."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from dumpscope.records import record
 from dumpscope.reporters.trace_labels import name_evidence
 from dumpscope.tracing.parentage import EVIDENCE_ORDER
 from dumpscope.tracing.timeline import Item, Rail, Timeline, Wire
@@ -29,7 +29,7 @@ Corner = Callable[[Item], tuple[float, float]]
 """Where the upper left corner of an item's box is."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Path:
     """A line along `d`; `style` is the evidence."""
 

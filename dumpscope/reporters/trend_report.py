@@ -7,10 +7,11 @@ import heapq
 import io
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, TextIO
 
 from dumpscope.nightly.trend import LARGE_GRADIENT, Point, Series
+from dumpscope.records import record
 from dumpscope.reporters.document import json_number
 from dumpscope.reporters.flat import format_cell
 from dumpscope.reporters.tables import Cell
@@ -34,7 +35,7 @@ CSV_COLUMNS = (
 Json = Any
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class Trend:
     """The series to show, most worth looking at first, and how many there are in all."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Literal, cast
 
 from dumpscope.errors import ConfigError
 from dumpscope.model import OpRecord, TensorSummary
+from dumpscope.records import record
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,7 @@ _FIELDS = {
 _LIMITS = _FIELDS - {"name", "reason", "reason_zh"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rule:
     """One entry of a rules file. Empty globs match everything."""
 

@@ -9,12 +9,13 @@ the result does not depend on how far the mean is from zero.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dumpscope import kernel
+from dumpscope.records import record
 from dumpscope.stats.floatcodes import Extremes, FloatCodes
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ products of more than 10,000, which would cost more than the product."""
 _COUNT_PIECE = 1 << 16
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class Moments:
     """Sums over `count` values: of x, of x², and of (x - mean)², with x in units of 2^exponent."""
 
@@ -116,7 +117,7 @@ def moments_of(values: npt.NDArray[np.float64], *, wide: bool = False) -> Moment
     return block
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class Tally:
     """What was counted so far. `minimum` and `maximum` are over finite elements."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from dumpscope.errors import StoreError
 from dumpscope.model import ScanOptions
+from dumpscope.records import record
 from dumpscope.store.connection import StoreConnection
 from dumpscope.store.encoding import bindable, load_json, tensor_kinds, whole_text
 from dumpscope.store.opening import told
@@ -24,7 +24,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ScanInfo:
     """What a scan was asked for and how it ended, without its records.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dumpscope.records import record
 from dumpscope.store.encoding import MEMORY_FIELDS, parse_kind, tensor_memory, whole_number
 from dumpscope.store.querying import StoreQuerying, select_ops
 
@@ -35,7 +35,7 @@ MemoryLane = tuple[int, str, str, int, int]
 """What has memory and a clock of its own: (source, run, host, process, device)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Memory:
     """All operators, and all tensors with a device address, each as equally long arrays.
 

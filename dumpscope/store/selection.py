@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+
+from dumpscope.records import record
 
 __all__ = ["Selection"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Selection:
     """A filter on operators. An empty field filters nothing; a record must pass all of them.
 

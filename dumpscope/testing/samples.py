@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dumpscope.errors import DumpReadError, TruncatedDumpError
 from dumpscope.model import DumpFile, Place
+from dumpscope.records import record
 from dumpscope.source import HEAD_BYTES
 
 __all__ = ["Sample", "SampleSource"]
@@ -14,7 +15,7 @@ __all__ = ["Sample", "SampleSource"]
 _POISON = 0xA5
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Sample:
     """One whole file of a format.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dumpscope.causality.dataflow import Lane, lane_of
 from dumpscope.model import OpRecord, Verdict
+from dumpscope.records import record
 from dumpscope.tracing.parentage import COMMUNICATION
 from dumpscope.tracing.trace import Node, Trace
 
@@ -31,7 +31,7 @@ _SMALL = 12
 _QUIET = (Verdict.PROPAGATED, Verdict.RECEIVED, Verdict.SWALLOWED, Verdict.EXPECTED)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rating:
     """`levels` by position; `turn` is the node in which what was bad became worse, if any."""
 
@@ -39,7 +39,7 @@ class Rating:
     turn: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Branch:
     """An entry of the folded tree, with those that grew out of it.
 
@@ -126,7 +126,7 @@ def count_types(trace: Trace, members: Iterable[int]) -> list[tuple[str, int]]:
 # --- the tree ---------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Entry:
     """The same operator with the same verdict on one or several ranks."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from dumpscope.causality.dataflow import Lane, lane_of
 from dumpscope.model import Verdict
+from dumpscope.records import record
 from dumpscope.tracing.trace import Trace
 
 __all__ = ["MOST_ROWS", "Likeness", "Row", "plan_rows"]
@@ -26,7 +27,7 @@ Likeness = Literal["stream", "rank", "alike", "similar"]
 _Stream = tuple[Lane, "int | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Row:
     """Lanes that are drawn as one. `positions` are those of their nodes in the trace."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dumpscope.causality.dataflow import Dataflow, lane_of, sequence_key
 from dumpscope.causality.inputs import is_saturated
 from dumpscope.causality.runs import group_runs
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
 from dumpscope.ranks.topology import Collectives
+from dumpscope.records import record
 
 __all__ = ["COMMUNICATION", "EVIDENCE_ORDER", "Link", "Parentage"]
 
@@ -30,7 +30,7 @@ _LINKS = ("graph", "address", "bytes", "order")
 _STRENGTH = {evidence: number for number, evidence in enumerate(EVIDENCE_ORDER)}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Link:
     """One source of what an operator read: the `op_id` of its producer, and how that is known."""
 

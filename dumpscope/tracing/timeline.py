@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from dumpscope.causality.dataflow import lane_of
+from dumpscope.records import record
 from dumpscope.tracing.folding import FOLLOWER, rate_nodes
 from dumpscope.tracing.lanes import Row, plan_rows
 from dumpscope.tracing.parentage import EVIDENCE_ORDER
@@ -27,7 +27,7 @@ _MOST_WIRES_TO_BOX = 4
 _MOST_WIRES_TO_COUNTED = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Item:
     """A box: one operator (of several ranks, in a folded row), or a count of followers."""
 
@@ -38,7 +38,7 @@ class Item:
     counted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Wire:
     """An edge between items, with how many edges of the trace it stands for."""
 
@@ -48,7 +48,7 @@ class Wire:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rail:
     """Edges by order alone from one item to later ones of the same row."""
 
@@ -56,7 +56,7 @@ class Rail:
     targets: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Band:
     """Columns of one step, or of several late ones."""
 
@@ -65,7 +65,7 @@ class Band:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Timeline:
     rows: tuple[Row, ...] = ()
     items: tuple[Item, ...] = ()
@@ -114,7 +114,7 @@ def plan_timeline(trace: Trace, limit: int | None = None) -> Timeline:
 # --- what is drawn ----------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@record(frozen=False, slots=True)
 class _Group:
     """What becomes an item."""
 

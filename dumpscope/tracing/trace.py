@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -20,6 +19,7 @@ from dumpscope.causality.dataflow import Dataflow, Lane, lane_of, sequence_key
 from dumpscope.causality.graphs import fold_name
 from dumpscope.errors import OptionsError
 from dumpscope.model import Finding, OpRecord, Scan, Verdict
+from dumpscope.records import record
 from dumpscope.safetext import make_printable
 from dumpscope.tracing.parentage import Link, Parentage
 
@@ -33,7 +33,7 @@ _SUGGESTIONS = 3
 _MOST_NAMES = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Edge:
     """`source` is a position in `Trace.nodes`; `evidence` says how the edge is known."""
 
@@ -41,7 +41,7 @@ class Edge:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Node:
     """One execution in a trace.
 
@@ -60,7 +60,7 @@ class Node:
         return None if self.finding is None else self.finding.verdict
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Outside:
     """A finding from which others grew that have nothing to do with the trace, and how many."""
 
@@ -68,7 +68,7 @@ class Outside:
     followers: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Trace:
     """All that grew out of one finding, in causal order.
 

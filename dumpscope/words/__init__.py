@@ -7,11 +7,11 @@ edge, so that both languages say the same thing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from dumpscope.model import Reason
+from dumpscope.records import record
 from dumpscope.words import chinese, english
 from dumpscope.words.facts import Facts, format_count, format_number
 from dumpscope.words.labels import describe_column, describe_verdict, head_column, label
@@ -123,7 +123,7 @@ def render_brief(reason: Reason, lang: str = "en") -> str:
     return _words(zh=pick_language(lang) == "zh").describe_counts(facts)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Words:
     """What a language's module offers."""
 
