@@ -454,6 +454,44 @@ def test_memory_is_told_in_columns_with_a_lane_for_each_device(
     assert content[8] == content[16] != content[64]  # the same size, minimum and maximum
 
 
+def test_memory_tells_the_same_of_a_tensor_however_it_is_kept(store: Store) -> None:
+    scan_id = begin(store)
+    usual = TensorStats(6, min=-1.0, max=2.0)
+    full = {"mean": 0.5, "std": 1.0, "rms": 1.0, "l2": 3.0, "subnormal": 0, "zero": 1}
+    kept = [
+        usual,
+        dataclasses.replace(usual, **full),  # type: ignore[arg-type]
+        dataclasses.replace(usual, mask=MaskPattern(-1.0, 2, "0" * 32)),
+        dataclasses.replace(usual, min=-1, max=2),
+        dataclasses.replace(usual, min=-1, max=2.0),
+        TensorStats(6),
+        TensorStats(6, min=2.0, max=2.0),
+    ]
+    many = [tensor("output", n, address=4096 + n, stats=usual) for n in range(100)]
+    ops = [
+        op_of("plain", *(tensor("input", n, address=64 * n + 64, stats=s)
+                         for n, s in enumerate(kept))),
+        op_of("none"),
+        op_of("moved", *(tensor("output", n, address=64 * n + 1024, offset=7, stats=s)
+                         for n, s in enumerate(kept))),
+        op_of("many", *many),
+    ]  # fmt: skip
+    store.add(scan_id, [result_of(str(i), op) for i, op in enumerate(ops)], SIGNATURE)
+    memory = store.memory(scan_id)
+    assert memory.op_id[memory.row].tolist() == sorted(memory.op_id[memory.row].tolist())
+    content = dict(zip(memory.start.tolist(), memory.content.tolist(), strict=True))
+    assert set(content) == {
+        *range(64, 64 * 8, 64), *range(1024, 1024 + 64 * 7, 64), *range(4096, 4196),
+    }  # fmt: skip
+    told = content[64]
+    assert told != 0
+    for first in (64, 1024):
+        assert [content[first + 64 * n] for n in range(7)] == [told] * 5 + [0, 0]
+    assert {content[n] for n in range(4096, 4196)} == {told}
+    place = dict(zip(memory.start.tolist(), memory.index.tolist(), strict=True))
+    assert [place[4096 + n] for n in range(100)] == list(range(100))
+
+
 def test_parts_of_one_execution_stand_next_to_each_other(store: Store) -> None:
     scan_id = begin(store)
     ops = [
