@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from dumpscope.cluster.results import FAILED, OTHER_WORK, RESULTS, pack_batch, r
 from dumpscope.errors import ClusterError
 from dumpscope.model import DumpFile, ScanOptions
 from dumpscope.plugins import load_readers
+from dumpscope.processes import WorkerProcess
 from dumpscope.scanning import Worker
 from fixtures.encode import encode_dump, entry_of
 
@@ -103,6 +105,25 @@ def test_a_worker_that_cannot_read_says_why(
     assert answer.startswith(FAILED + b"node1 (tcp://n1:1): a process to read files does not start")
     with pytest.raises(ClusterError, match=r"does not start \(exit status 1\)"):
         DaskExecutor._read(SimpleNamespace(), answer, files)  # type: ignore[arg-type]
+
+
+def test_a_process_that_is_killed_before_it_begins_is_replaced(
+    files: list[DumpFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[WorkerProcess] = []
+
+    def start(*arguments: Any) -> WorkerProcess:
+        process = WorkerProcess(*arguments)
+        if not started:
+            process._process.kill()
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(worker, "WorkerProcess", start)
+    local = Worker(load_readers(), ScanOptions())
+    answer = worker.examine(pack_batch(local.recipe, files))
+    assert read_results(answer[1:], files) == local(files)
+    assert len(started) == 2
 
 
 def test_a_worker_describes_itself() -> None:

@@ -106,11 +106,16 @@ def _take(recipe: Recipe) -> WorkerProcess:
         ended.stop()
     if process is not None:
         return process
-    process = WorkerProcess(recipe, LONGEST_IDLE_S)
-    _, said = process.receive()
-    if process.ready:
-        return process
-    status = process.stop()
+    said: object = None
+    status = 0
+    for _ in range(MOST_TRIES):
+        process = WorkerProcess(recipe, LONGEST_IDLE_S)
+        _, said = process.receive()
+        if process.ready:
+            return process
+        status = process.stop()
+        if said is not None or status >= 0:
+            break  # it ended by itself, and would again
     if said is None:
         raise ClusterError(
             f"a process to read files does not start ({ended_by(status)}): run `dumpscope readers` "
