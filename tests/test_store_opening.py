@@ -377,6 +377,27 @@ def test_without_a_state_variable_it_is_below_the_home_folder(
         assert path != away
 
 
+@pytest.mark.usefixtures("away")
+def test_a_user_without_a_home_folder_is_asked_for_a_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def know_nobody(_: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("pwd.getpwuid", know_nobody)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    for home in ("", None):
+        if home is None:
+            monkeypatch.delenv("HOME")
+        else:
+            monkeypatch.setenv("HOME", home)
+        with pytest.raises(StoreError, match=r"no home folder .* \(--store FILE\)"):
+            default_store_path(["."])
+        assert default_store_path(["dump"]) == (".dumpscope/scans.db", None)
+        assert existing_store_path() == ".dumpscope/scans.db"
+    assert os.listdir() == ["dump"]
+
+
 def test_a_command_that_only_reads_finds_the_store_that_was_put_away(away: str) -> None:
     with Store.open(away):
         pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
+from dumpscope.errors import StoreError
+
 __all__ = ["STORE_VARIABLE", "default_store_path", "existing_store_path"]
 
 STORE_VARIABLE = "DUMPSCOPE_STORE"
@@ -29,6 +31,11 @@ def default_store_path(
     -------
     path, said
         `said` is a sentence for stderr when the place is not the usual one, else `None`.
+
+    Raises
+    ------
+    StoreError
+        The usual place will not do, and the user has no folder for a state.
     """
     environ = os.environ if environ is None else environ
     named = store or environ.get(STORE_VARIABLE)
@@ -36,21 +43,28 @@ def default_store_path(
         return named, None
     here = os.path.join(_FOLDER, _NAME)
     cwd = os.path.realpath(os.getcwd())
+    reason = _refuse(here, cwd, scanned_roots)
+    if reason is None:
+        return here, None
     away = _state_store(environ)
+    if away is None:
+        raise StoreError(
+            f"{reason}, and this user has no home folder where the result could be kept: name a "
+            "file for it (--store FILE)"
+        )
+    return away, f"{reason}, so the result goes to {away}; --store FILE chooses another place"
+
+
+def _refuse(here: str, cwd: str, scanned_roots: Iterable[str]) -> str | None:
+    """Say why nothing is written into the current folder, `None` where it may be."""
     for root in scanned_roots:
         if _contains(os.path.realpath(root), cwd):
-            return away, (
-                f"the current folder is part of what is scanned, so the result goes to {away}; "
-                "--store FILE chooses another place"
-            )
+            return "the current folder is part of what is scanned"
     if not _can_write(_FOLDER if os.path.isdir(_FOLDER) else ".") or (
         os.path.exists(here) and not os.access(here, os.W_OK)
     ):
-        return away, (
-            f"the current folder cannot be written, so the result goes to {away}; "
-            "--store FILE chooses another place"
-        )
-    return here, None
+        return "the current folder cannot be written"
+    return None
 
 
 def existing_store_path(
@@ -68,15 +82,28 @@ def existing_store_path(
         return named
     here = os.path.join(_FOLDER, _NAME)
     away = _state_store(environ)
-    return away if not os.path.exists(here) and os.path.exists(away) else here
+    return away if away and not os.path.exists(here) and os.path.exists(away) else here
 
 
-def _state_store(environ: Mapping[str, str]) -> str:
+def _state_store(environ: Mapping[str, str]) -> str | None:
     state = environ.get("XDG_STATE_HOME", "")
     # The XDG specification says that relative paths are to be ignored.
     if not os.path.isabs(state):
-        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+        home = environ.get("HOME") or _home_of_user()
+        if not os.path.isabs(home):
+            return None  # nobody of the system's: containers run as such
+        state = os.path.join(home, ".local", "state")
     return os.path.join(state, "dumpscope", _NAME)
+
+
+def _home_of_user() -> str:
+    """Return the home folder that the system knows, "" where it knows none."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        return ""
 
 
 def _contains(folder: str, path: str) -> bool:
