@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -253,6 +254,77 @@ def test_streams_that_are_closed(closed: str, tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
     again = run("scans", "list", "--json", "--store", store)
     assert len(json.loads(again.out)) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_talk_that_cannot_be_written_changes_no_result(tmp_path: Path) -> None:
+    script = '"$0" -m dumpscope scan "$1" --store "$2" --progress 2>/dev/full'
+    result = subprocess.run(
+        [
+            *("bash", "-c", script, sys.executable),
+            *(str(ROOT / "fixtures/cases/clean"), str(tmp_path / "scans.db")),
+        ],
+        env=environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_a_pipe_that_does_not_wait_gets_everything() -> None:
+    program = (
+        "import os, sys\n"
+        "from dumpscope.cli.streams import prepare_streams\n"
+        "os.set_blocking(1, False)\n"
+        "prepare_streams()\n"
+        "sys.stdout.write('x' * 1_000_000 + '\\n')\n"
+        "sys.stdout.flush()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err, out) == (0, b"", b"x" * 1_000_000 + b"\n")
+
+
+@pytest.mark.parametrize("arguments", [["scan", "{dump}"], ["report", "--xlsx"], ["show", "x"]])
+def test_a_current_folder_that_is_gone_is_one_sentence(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ended = run(*(text.format(dump=ROOT / "fixtures/cases/clean") for text in arguments))
+    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith("dumpscope: ")
+    assert "bug" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files: raise its limits"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory: raise its"),
+        (BlockingIOError(errno.EAGAIN, "Try again"), "Try again: raise its limits"),
+        (MemoryError(), "there is not enough memory: raise the limit"),
+    ],
+    ids=["files", "memory", "processes", "python"],
+)
+def test_what_the_system_does_not_give_is_one_sentence(
+    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Store, "open", fail)
+    ended = run("scans", "list", "--store", "s.db")
+    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert words in ended.err
+    assert "lower --jobs" in ended.err
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8", "POSIX", "nonsense"])

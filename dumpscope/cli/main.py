@@ -27,6 +27,9 @@ EXIT_INTERRUPTED = 130
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What writing to a disk that is full or broken gives."""
 
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""What asking a system for more than it gives gives."""
+
 COMMANDS = {
     "scan": ("dumpscope.cli.scan:scan", "Find the operators that went wrong first."),
     "report": ("dumpscope.cli.report:report", "Write the newest scan as files to send around."),
@@ -119,17 +122,38 @@ def run_with(arguments: Sequence[str]) -> int:
         forget_stdout()  # click's answer to a pipe that closes, with 1
         return EXIT_FAILED
     except OSError as error:
-        if error.errno not in _FULL:
-            return _tell_bug()
-        forget_stdout()
-        click.echo(
-            f"dumpscope: the output cannot be written: {error.strerror}: make room, or write "
-            "somewhere else",
-            err=True,
+        if error.errno in _FULL:
+            forget_stdout()
+        reason = _explain(error)
+        return _tell_bug() if reason is None else _tell(reason)
+    except MemoryError:
+        return _tell(
+            "there is not enough memory: raise the limit of this process (ulimit -v, the cgroup), "
+            "or lower --jobs"
         )
-        return EXIT_FAILED
     except Exception:  # noqa: BLE001 - a bug must not end as 1, which says offenders
         return _tell_bug()
+
+
+def _explain(error: OSError) -> str | None:
+    """Say what is wrong with the machine; `None` when it is nothing of the machine's."""
+    if error.errno in _FULL:
+        return f"the output cannot be written: {error.strerror}: make room, or write somewhere else"
+    if error.errno in _EXHAUSTED:
+        return (
+            f"the system gives no more: {error.strerror}: raise its limits (ulimit -a shows "
+            "them), or lower --jobs"
+        )
+    try:
+        os.getcwd()
+    except OSError as gone:
+        return f"the current folder cannot be used: {gone.strerror}: cd to another one"
+    return None
+
+
+def _tell(sentence: str) -> int:
+    click.echo(f"dumpscope: {sentence}", err=True)
+    return EXIT_FAILED
 
 
 def _tell_bug() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 from contextlib import suppress
 from typing import TextIO
@@ -38,16 +39,21 @@ def _reopen(stream: TextIO | None, descriptor: int) -> TextIO:
         by_line = descriptor == 2 or stream.isatty()
     else:
         encoding, by_line = "utf-8", False
-    outlet: io.RawIOBase = _Outlet(descriptor)
+    outlet: io.RawIOBase = _Outlet(descriptor, is_talk=descriptor == 2)
     buffer = io.BufferedWriter(outlet)
     return io.TextIOWrapper(buffer, encoding=encoding, errors=_ERRORS, line_buffering=by_line)
 
 
 class _Outlet(io.RawIOBase):
-    """Writes to a descriptor; when nobody reads there any more, what is written is dropped."""
+    """Writes to a descriptor; when nobody reads there any more, what is written is dropped.
 
-    def __init__(self, descriptor: int) -> None:
+    `is_talk` says that it is also dropped where it cannot be written for another reason: stderr
+    on a full disk changes no result.
+    """
+
+    def __init__(self, descriptor: int, *, is_talk: bool = False) -> None:
         self._descriptor = descriptor
+        self._is_talk = is_talk
         self._left = False
 
     def writable(self) -> bool:
@@ -60,11 +66,18 @@ class _Outlet(io.RawIOBase):
         return os.isatty(self._descriptor)
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
-        if not self._left:
+        while not self._left:
             try:
                 return os.write(self._descriptor, data)
+            except BlockingIOError:
+                # Whoever shares the pipe or terminal made it so that writing does not wait.
+                select.select([], [self._descriptor], [])
             except BrokenPipeError:
                 self._left = True
+            except OSError:
+                if not self._is_talk:
+                    raise
+                break
         return memoryview(data).nbytes
 
 
