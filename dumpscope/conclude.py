@@ -23,6 +23,7 @@ from dumpscope.causality.hardware import (
     distinct_records,
     join_overflow,
 )
+from dumpscope.causality.losses import Losses
 from dumpscope.causality.optypes import checks_gradients, is_source
 from dumpscope.causality.ranking import rank_findings
 from dumpscope.causality.runs import group_runs
@@ -120,6 +121,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     names = ParameterNames(store.graph_nodes(scan_id, PARAMETER), topology)
     judged = names.name_all(judged)
     flow = connect(store, scan_id, judged)
+    unread = tuple(store.unchecked_tensors(scan_id))
     collectives = Collectives(
         [*judged, *gather_calls(store, scan_id, judged, material.calls, jobs, op_types)],
         jobs,
@@ -132,6 +134,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         flags=flags,
         jobs=jobs,
         collectives=collectives,
+        losses=Losses(store.faulty_files(scan_id), unread),
     )
     found = judge.judge_all() + [_orphan_finding(flag) for flag in orphans]
     if any(checks_gradients(op_type) for op_type in op_types):
@@ -198,7 +201,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         read_failures=failures,
         overflow_records=records,
         record_rank=_rank_of_records(findings, flags, orphans),
-        unchecked=tuple(store.unchecked_tensors(scan_id)),
+        unchecked=unread,
         notes=(
             *outcome.notes,
             *note_baseline(applied),

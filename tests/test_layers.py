@@ -82,6 +82,7 @@ FLOORS = (
         "causality.input_states",
         "causality.inputs",
         "tracing.lanes",
+        "causality.losses",
         "ranks.messages",
         "causality.nesting",
         "tracing.parentage",

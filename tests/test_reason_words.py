@@ -39,6 +39,7 @@ VALUES: Mapping[str, str | int | float | bool] = {
     "saturated": 11, "total": 2048, "limit": 65504.0, "index_in": 1, "expected_rule": "fresh",
     "expected_why": "never written", "expected_why_zh": "从未写入", "producer": "net/bmm",
     "producer_type": "BatchMatMulV2", "producer_step": 6, "contradicts": "net/other",
+    "lost": 2, "lost_name": "Mul net/gone",
     "ranks": "3, 5", "absent": "2", "unread": "4", "source": "net/weight", "seen_before": 4,
     "inputs_only": True, "hardware": "0x20 floating-point overflow", "kind": "AIC",
     "maybe_mask": True, "padding_included": True, "at_least": True, "seen_at_consumer": True,
@@ -260,6 +261,28 @@ SENTENCES: list[tuple[str, Mapping[str, str | int | float | bool], str, str]] = 
     ),
     (
         "bad_input",
+        {"lost": 1, "lost_name": "Div net/div"},
+        "Input 1 has 3 NaN of 2,048 float16 elements and nothing in what could be read of the dump "
+        "produced it: the trouble is older than the dump (data, weights or an earlier step), or "
+        "lies in what could not be read. 1 operator before it on this rank and step, Div net/div, "
+        "could not be read and may be the one at fault.",
+        "输入 1 的 2,048 个 float16 元素中有 3 个 NaN，而转储中没有任何能读取的算子产生过它："
+        "问题早于本次转储（数据、权重或更早的 step），或出在未能读取的部分。"
+        "同一 rank、同一 step 中此前有 1 个算子无法读取：Div net/div，出错的可能是它。",
+    ),
+    (
+        "bad_input",
+        {"lost": 3, "lost_name": "Div net/div", "seen_before": 0},
+        "Input 1 has 3 NaN of 2,048 float16 elements and nothing in what could be read of this "
+        "step produced it: it came from before, and step 0 of this rank was bad already. 3 "
+        "operators before it on this rank and step, the last of them Div net/div, could not be "
+        "read and may be the one at fault.",
+        "输入 1 的 2,048 个 float16 元素中有 3 个 NaN，而本 step 中没有任何能读取的算子产生过它："
+        "它来自之前，同一 rank 的 step 0 已经出错。同一 rank、同一 step 中此前有 3 个算子无法读取，"
+        "其中最后一个是 Div net/div，出错的可能是它。",
+    ),
+    (
+        "bad_input",
         {"inputs_only": True, "band_axis": 0, "band_axes": 2, "band_first": 900, "band_last": 1023},
         "Input 1 has 3 NaN of 2,048 float16 elements and nothing in the dump produced it: the "
         "trouble is older than the dump (data, weights or an earlier step). All of them are in "
@@ -300,11 +323,11 @@ SENTENCES: list[tuple[str, Mapping[str, str | int | float | bool], str, str]] = 
          "band_first": 3, "band_last": 3},
         "Output 1 has 3 NaN of 2,048 float16 elements; its inputs were not dumped or could not "
         "all be checked, and no producer was found: only the order of execution speaks for this "
-        "place. All of them are in column 3. Its output was not dumped: judged by what the "
-        "operator that read it was given.",
+        "place. All of them are in column 3. Its output was not dumped or could not be read: "
+        "judged by what the operator that read it was given.",
         "输出 1 的 2,048 个 float16 元素中有 3 个 NaN；其输入未被转储或无法全部检查，也找不到"
-        "生产者：排在此处的依据只有执行顺序。它们全部位于列 3。其输出没有被转储：依据读取它的"
-        "算子所得到的数据判断。",
+        "生产者：排在此处的依据只有执行顺序。它们全部位于列 3。其输出没有被转储或无法读取："
+        "依据读取它的算子所得到的数据判断。",
     ),
     (
         "origin_expected",

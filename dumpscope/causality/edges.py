@@ -10,7 +10,7 @@ from itertools import chain
 from dumpscope.causality.address_edges import AddressMap, AddressQuery, Run, Writer
 from dumpscope.causality.ancestry import CleanPaths
 from dumpscope.causality.dataflow import Ancestors, Dataflow, KnownInput, Producer, lane_of
-from dumpscope.causality.graph_edges import GraphEdges, find_graph_edges
+from dumpscope.causality.graph_edges import SeenOutputs, find_graph_edges, merge_seen, note_seen
 from dumpscope.causality.graphs import GraphIndex
 from dumpscope.causality.inputs import is_notable, is_rewritten
 from dumpscope.causality.optypes import is_source
@@ -36,12 +36,14 @@ def connect(store: Store, scan_id: str, ops: Sequence[OpRecord]) -> Dataflow:
     graph = GraphIndex(store.graph_nodes(scan_id))
     known = by_address.known
     virtual = by_address.virtual
+    seen = by_address.seen
     if graph:
         by_graph = find_graph_edges(store, scan_id, ops, graph)
         known = _let_graph_win(by_graph.known, by_address.known)
         virtual = {**by_graph.virtual, **by_address.virtual}
-        if by_graph.seen:
-            flow = Dataflow(_with_seen_outputs(ops, by_graph), twins=twins)
+        seen = merge_seen(by_graph.seen, by_address.seen)
+    if seen:
+        flow = Dataflow(_with_seen_outputs(ops, seen), twins=twins)
     flow.learn(known, virtual)
 
     def through_clean(sources: Sequence[OpRecord]) -> Ancestors:
@@ -76,9 +78,9 @@ def _let_graph_win(
     return known
 
 
-def _with_seen_outputs(ops: Sequence[OpRecord], edges: GraphEdges) -> list[OpRecord]:
+def _with_seen_outputs(ops: Sequence[OpRecord], shown: SeenOutputs) -> list[OpRecord]:
     """Give executions the outputs that only their consumers show."""
-    seen = dict(edges.seen)
+    seen = dict(shown)
     judged = []
     for op in ops:
         found = seen.pop(op.op_id, None)
@@ -87,9 +89,8 @@ def _with_seen_outputs(ops: Sequence[OpRecord], edges: GraphEdges) -> list[OpRec
 
 
 def _with_outputs(op: OpRecord, outputs: Mapping[int, TensorSummary]) -> OpRecord:
-    kept = [t for t in op.tensors if t.role == "input" or t.index not in outputs]
     seen = [replace(t, notes=(*t.notes, "seen_at_consumer")) for t in outputs.values()]
-    return replace(op, tensors=(*kept, *seen))
+    return replace(op, tensors=(*op.tensors, *seen))
 
 
 def _find_twins(
@@ -129,6 +130,7 @@ class _AddressEdges:
         self.map: AddressMap | None = None
         self.believed: set[Run] = set()
         self.virtual: dict[int, tuple[KnownInput, ...]] = {}
+        self.seen: SeenOutputs = {}
         queries = [
             AddressQuery(op.op_id, t.index, t.address, t.size_bytes)
             for op in ops
@@ -178,9 +180,27 @@ class _AddressEdges:
                 if reader is not None and reader[0] in owners:
                     read = (t for t in owners[reader[0]].inputs if t.index == reader[1])
                     known = replace(known, witness=next(read, None))
+                if len(found) == len(producers) == 1:
+                    known = self._look_at_reader(by_id[op_id], index, known)
                 self.known[op_id, index] = known
             elif any(p.tensor.stats.nonfinite for p in producers):
                 self.virtual[op_id] = (*self.virtual.get(op_id, ()), known)
+
+    def _look_at_reader(self, op: OpRecord, index: int, known: KnownInput) -> KnownInput:
+        """What only the file of a producer has lost is seen at whoever read all of it."""
+        made = known.producers[0]
+        read = next(t for t in op.inputs if t.index == index)
+        unread = not made.tensor.checked or made.tensor.missing_bytes
+        if (
+            not unread
+            or is_notable(made.tensor)
+            or not is_notable(read)
+            or is_rewritten(op, read)
+            or (read.address, read.dtype, read.layout, read.shape)
+            != (made.tensor.address, made.tensor.dtype, made.tensor.layout, made.tensor.shape)
+        ):
+            return known
+        return note_seen(self.seen, made.op, made.tensor.index, read, "address")
 
 
 def _believed_runs(

@@ -8,12 +8,16 @@ from dataclasses import field, replace
 
 from dumpscope.causality.dataflow import KnownInput, Lane, Producer, lane_of, sequence_key
 from dumpscope.causality.graphs import GraphIndex, GraphInput, fold_name
-from dumpscope.causality.inputs import is_notable
-from dumpscope.model import OpRecord, TensorSummary
+from dumpscope.causality.inputs import is_notable, is_rewritten
+from dumpscope.model import Evidence, OpRecord, TensorSummary
 from dumpscope.records import record
 from dumpscope.store import Store
 
-__all__ = ["GraphEdges", "find_graph_edges"]
+__all__ = ["GraphEdges", "SeenOutputs", "find_graph_edges", "merge_seen", "note_seen"]
+
+SeenOutputs = dict[int, tuple[OpRecord, dict[int, TensorSummary]]]
+"""Outputs that were not dumped, or not readable, as their consumer read them: by the op_id of the
+producer, and by output index."""
 
 Place = tuple[Lane, "int | None", str]
 """A rank, a step, and the folded name of an operator."""
@@ -24,13 +28,12 @@ class GraphEdges:
     """What the graphs say of the executions that were asked for.
 
     `known` is by (op_id, input index), `virtual` by op_id for executions whose own inputs were
-    not dumped. `seen` are outputs that were not dumped, or not readable, as their consumer read
-    them: by the producer, and by output index.
+    not dumped.
     """
 
     known: dict[tuple[int, int], KnownInput] = field(default_factory=dict)
     virtual: dict[int, tuple[KnownInput, ...]] = field(default_factory=dict)
-    seen: dict[int, tuple[OpRecord, dict[int, TensorSummary]]] = field(default_factory=dict)
+    seen: SeenOutputs = field(default_factory=dict)
 
 
 def find_graph_edges(
@@ -127,9 +130,23 @@ def _note_seen(
 ) -> None:
     """What `op` read is what its producer wrote, although that was not dumped there."""
     producers = _before(op, read, executions)
-    if len(producers) != 1:
-        return
-    producer = producers[0]
-    output = replace(tensor, role="output", index=read.output_index, name=None)
-    edges.seen.setdefault(producer.op_id, (producer, {}))[1].setdefault(read.output_index, output)
-    edges.known[op.op_id, tensor.index] = KnownInput((Producer(producer, output, "graph"),))
+    if len(producers) == 1 and not is_rewritten(op, tensor):
+        known = note_seen(edges.seen, producers[0], read.output_index, tensor, "graph")
+        edges.known[op.op_id, tensor.index] = known
+
+
+def note_seen(
+    seen: SeenOutputs, producer: OpRecord, index: int, read: TensorSummary, evidence: Evidence
+) -> KnownInput:
+    """Add to `seen` output `index` of `producer` as the input `read` shows it."""
+    output = replace(read, role="output", index=index, name=None)
+    seen.setdefault(producer.op_id, (producer, {}))[1].setdefault(index, output)
+    return KnownInput((Producer(producer, output, evidence),))
+
+
+def merge_seen(first: SeenOutputs, second: SeenOutputs) -> SeenOutputs:
+    """Put both together; where both show an output, as in the first."""
+    merged = dict(first)
+    for op_id, (producer, outputs) in second.items():
+        merged[op_id] = (producer, {**outputs, **merged.get(op_id, (producer, {}))[1]})
+    return merged

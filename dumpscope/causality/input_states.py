@@ -176,7 +176,14 @@ class InputReader:
             return InputState(
                 tensor, "bad", cause=by_bytes.op, evidence="bytes", contradiction=made.op
             )
-        return None
+        # What could not be read of a producer was not seen to be clean: it may have made this.
+        unread = (p for p in known.producers if not p.tensor.checked or p.tensor.missing_bytes)
+        likely = next(unread, None)
+        if likely is None:
+            return None
+        return InputState(
+            tensor, "bad", cause=likely.op, evidence=likely.evidence, contradiction=against
+        )
 
     def _arose_inside(self, op: OpRecord) -> OpRecord | None:
         """The innermost module around `op` that was given finite values and made bad ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dumpscope.causality.inputs import InputState
+from dumpscope.causality.losses import Lost
 from dumpscope.dtypes import dtype_named
 from dumpscope.model import Evidence, OpRecord, OverflowFinding, Reason, TensorSummary
 from dumpscope.ranks.parallelism import format_ranks
@@ -47,6 +48,8 @@ class Because:
         Whether a one-sided constant may be there on purpose.
     expected_by
         The rule by which the bad values that were read are expected.
+    lost
+        What could not be read and may have made what was read.
     """
 
     op: OpRecord
@@ -62,6 +65,7 @@ class Because:
     seen_before: int | None = None
     maybe_mask: bool = False
     expected_by: Rule | None = None
+    lost: Lost | None = None
 
     def blame(self, producer: OpRecord | None, evidence: Evidence | None) -> None:
         """Say who made the bad value, or wrote the tensor, and what says so."""
@@ -130,6 +134,8 @@ def build_reason(
         parameters["source"] = because.foreign.source
     if because.seen_before is not None:
         parameters["seen_before"] = because.seen_before
+    if because.lost is not None:
+        parameters.update(lost=because.lost.count, lost_name=because.lost.name)
     if code == "bad_input" and not op.outputs:
         parameters["inputs_only"] = True
     if overflow is not None:

@@ -16,6 +16,7 @@ from dumpscope.causality.findings import compose_finding
 from dumpscope.causality.hardware import Flag
 from dumpscope.causality.input_states import InputReader, Sofar
 from dumpscope.causality.inputs import InputState, is_notable, is_saturated
+from dumpscope.causality.losses import Losses
 from dumpscope.causality.nesting import Nesting
 from dumpscope.causality.optypes import is_generator, is_source, keeps_state
 from dumpscope.causality.reasons import Because
@@ -43,6 +44,8 @@ class Judge:
         Run -> job, where processes of one job wrote runs of their own.
     collectives
         Which ranks exchanged what, with the clean ones; without it the executions alone tell.
+    losses
+        What could not be read.
     """
 
     def __init__(
@@ -53,9 +56,11 @@ class Judge:
         flags: Mapping[int, list[Flag]],
         jobs: Mapping[str, str] | None = None,
         collectives: Collectives | None = None,
+        losses: Losses | None = None,
     ) -> None:
         self._flow = flow
         self._flags = flags
+        self._losses = losses or Losses()
         self._exchange = Exchange(collectives or Collectives(flow.ops, jobs or {}))
         self.members_of = self._exchange.members_of
         self._nesting = Nesting(flow.ops)
@@ -172,6 +177,9 @@ class Judge:
         if strongest is None:
             because.foreign = bad_inputs[0]
             because.seen_before = self._earlier_step(op)
+            # What one of several bad inputs leaves open is open.
+            addressed = all(state.outside for state in bad_inputs)
+            because.lost = self._losses.before(op, addressed=addressed)
             return self._finding(op, Verdict.BAD_INPUT, "bad_input", bad_inputs[0].tensor, because)
         because.blame(strongest.cause, strongest.evidence)
         if bad_outputs:
@@ -236,6 +244,7 @@ class Judge:
             because.blame(earlier, "order")
             return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
         because.evidence = because.evidence or "order"
+        because.lost = self._losses.before(op, addressed=not by_order)
         return self._finding(op, Verdict.UNKNOWN_INPUTS, "unknown_inputs", tensor, because)
 
     def _judge_finite(

@@ -14,8 +14,9 @@ from dataclasses import replace
 
 from dumpscope.causality.assembly import assemble, part_key
 from dumpscope.causality.dataflow import Lane
+from dumpscope.causality.losses import lost_call
 from dumpscope.model import OpRecord, Place, ReadFailure
-from dumpscope.naming import parse_name, timestamp_ns
+from dumpscope.naming import parse_name
 from dumpscope.places import place_of
 from dumpscope.ranks.collectives import Presence
 from dumpscope.ranks.communication import communication_kind
@@ -178,19 +179,7 @@ def _lost_calls(store: Store, scan_id: str) -> Iterator[OpRecord]:
         name = parse_name(os.path.basename(file))
         if ops or name is None or communication_kind(name.op_type) is None:
             continue
-        yield OpRecord(
-            op_type=name.op_type,
-            op_name=name.op_name,
-            task_id=name.task_id,
-            stream_id=name.stream_id,
-            timestamp=name.timestamp,
-            start_ns=None if name.timestamp is None else timestamp_ns(name.timestamp),
-            step=place.step,
-            device=place.device,
-            file=file,
-            place=place,
-            op_id=-number,
-        )
+        yield lost_call(file, place, name, -number)
 
 
 def _job(place: Place, jobs: Mapping[str, str]) -> str:

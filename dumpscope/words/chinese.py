@@ -253,15 +253,26 @@ def _saturated_origin_confirmed(facts: Facts) -> str:
 
 def _bad_input(facts: Facts) -> str:
     earlier, source = facts.number("seen_before"), facts.text("source")
+    read = "能读取的" if facts.amount("lost") else ""
     handed = f"它由 {source} 从图外送入，" if source else ""
     if earlier is not None:
         return (
-            f"{_has(facts, 'input')}，而本 step 中没有任何算子产生过它："
+            f"{_has(facts, 'input')}，而本 step 中没有任何{read}算子产生过它："
             f"{handed or '它来自之前，'}同一 rank 的 step {earlier:.0f} 已经出错"
         )
     return (
-        f"{_has(facts, 'input')}，而转储中没有任何算子产生过它："
+        f"{_has(facts, 'input')}，而转储中没有任何{read}算子产生过它："
         f"{handed}问题早于本次转储（数据、权重或更早的 step）"
+        f"{'，或出在未能读取的部分' if read else ''}"
+    )
+
+
+def _lost(facts: Facts) -> str:
+    count, name = facts.amount("lost"), facts.text("lost_name")
+    last = "，其中最后一个是 " if count != 1 else "："
+    told = f"{last}{name}" if name else ""
+    return (
+        f"同一 rank、同一 step 中此前有 {format_count(count)} 个算子无法读取{told}，出错的可能是它"
     )
 
 
@@ -371,7 +382,10 @@ def _band(facts: Facts) -> str:
 SUFFIXES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
     {
         "band_axis": _band,
-        "seen_at_consumer": lambda _: "其输出没有被转储：依据读取它的算子所得到的数据判断",
+        "seen_at_consumer": lambda _: (
+            "其输出没有被转储或无法读取：依据读取它的算子所得到的数据判断"
+        ),
+        "lost": _lost,
         "inputs_only": lambda _: (
             "它的输出均未被转储：若转储只含输入，出错的也可能是写出该输入的算子"
         ),

@@ -224,7 +224,8 @@ def _bad_input(facts: Facts) -> str:
 
 
 def _where_sought(facts: Facts) -> str:
-    return "the dump" if facts.number("seen_before") is None else "this step"
+    sought = "the dump" if facts.number("seen_before") is None else "this step"
+    return f"what could be read of {sought}" if facts.amount("lost") else sought
 
 
 def _older_trouble(facts: Facts) -> str:
@@ -232,9 +233,20 @@ def _older_trouble(facts: Facts) -> str:
     handed = f"{source} hands it in from outside of the graph, " if source else ""
     if earlier is None:
         older = "the trouble is older than the dump (data, weights or an earlier step)"
+        older += ", or lies in what could not be read" if facts.amount("lost") else ""
         return f"{handed}and {older}" if source else older
     bad = f"step {earlier:.0f} of this rank was bad already"
     return f"{handed}and {bad}" if source else f"it came from before, and {bad}"
+
+
+def _lost(facts: Facts) -> str:
+    many = facts.amount("lost") != 1
+    name = facts.text("lost_name")
+    told = f"{', the last of them' if many else ','} {name}," if name else ""
+    return (
+        f"{format_count(facts.amount('lost'))} {'operators' if many else 'operator'} before it on "
+        f"this rank and step{told} could not be read and may be the one at fault"
+    )
 
 
 def _bad_input_source(facts: Facts) -> str:
@@ -356,8 +368,10 @@ SUFFIXES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(
     {
         "band_axis": _band,
         "seen_at_consumer": lambda _: (
-            "its output was not dumped: judged by what the operator that read it was given"
+            "its output was not dumped or could not be read: judged by what the operator that read "
+            "it was given"
         ),
+        "lost": _lost,
         "inputs_only": lambda _: (
             "none of its outputs was dumped: in a dump of inputs alone, the operator that wrote "
             "this input may be the one at fault"
