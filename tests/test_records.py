@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import dataclasses
 import pickle
+from pathlib import Path
 
 import pytest
 
+import dumpscope
 from dumpscope.model import DumpFile, FileResult, OpRecord, Place, TensorStats, TensorSummary
 from dumpscope.records import record
 
@@ -80,3 +83,18 @@ def test_only_frozen_ones_are_keys_and_other_classes_are_never_equal() -> None:
     assert (Changing.__doc__, Single.__doc__) == ("It has a docstring of its own.", "Single")
     with pytest.raises(TypeError, match="unhashable"):
         hash(Changing())
+
+
+def test_what_is_kept_after_it_was_asked_for_has_a_place_to_be_kept() -> None:
+    # `cached_property` writes into the object's dictionary, which a class with slots has not.
+    package = Path(dumpscope.__file__).parent
+    caching = [
+        f"{path.relative_to(package)}: {node.name}"
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        and "cached_property" in {ast.unparse(d) for f in node.body
+                                  if isinstance(f, ast.FunctionDef) for d in f.decorator_list}
+        and any("slots=True" in ast.unparse(d) for d in node.decorator_list)
+    ]  # fmt: skip
+    assert caching == []

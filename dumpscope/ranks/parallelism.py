@@ -56,7 +56,7 @@ class Partition:
         return max(map(len, self.groups))
 
 
-@record(frozen=True, slots=True)
+@record(frozen=True, slots=False)
 class Topology:
     """Coordinates of every rank of a job.
 
