@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -72,6 +73,22 @@ def unchecked(tmp_path: Path) -> Path:
 
 
 # --- exit statuses -----------------------------------------------------------------------------
+
+
+def test_the_commands_that_are_told_read_the_store_of_this_scan(bad: Path) -> None:
+    ended = run("scan", bad, "--store", "night 1.db")
+    told = [line for line in ended.out.splitlines() if ": dumpscope " in line]
+    assert told == [
+        "  all tensors of the first offender: dumpscope show net/MatMul-op0 --store 'night 1.db'",
+        "  a workbook to send around: dumpscope report --xlsx --store 'night 1.db'",
+    ]
+    for line in told:
+        command = shlex.split(line.partition(": dumpscope ")[2])
+        assert run(*command).status == 0
+    again = run("report", "--store", "night 1.db", "--scan", "latest")
+    assert "report --xlsx --store 'night 1.db' --scan latest" in again.out
+    usual = run("scan", bad)
+    assert usual.out.endswith("dumpscope report --xlsx\n")
 
 
 def test_clean_is_0(clean: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dumpscope.model import Reason, Scan, Verdict
+from dumpscope.model import ReadFailure, Reason, Scan, Verdict
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.terminal import is_ascii_only, print_scan, render_scan
 from dumpscope.words.followers import render_follower
@@ -101,6 +101,34 @@ def test_the_table_in_chinese() -> None:
 def numbers_of(text: str) -> list[int]:
     """The places in the ranking that a table lists."""
     return [int(n) for n in re.findall(r"^ *(\d+)  [a-z_]+ ", text, re.MULTILINE)]
+
+
+def test_the_commands_name_the_store_and_the_scan_that_were_asked_for() -> None:
+    place = ["--store", "night 1.db", "--scan", "latest~1"]
+    told = "--store 'night 1.db' --scan 'latest~1'"
+    lines = render_scan(overflow_scan(), place=place).splitlines()
+    assert lines[-1] == f"  a workbook to send around: dumpscope report --xlsx {told}"
+    assert lines[-2].endswith(f"network_layers_1_attn_BatchMatMulV2-op0 {told}")
+    lines = render_scan(incomplete_scan(), place=place, lang="zh").splitlines()
+    assert lines[-1].endswith(f"dumpscope report --json=- --limit 1 {told}")
+
+
+def test_the_first_files_that_could_not_be_read_are_named() -> None:
+    failures = tuple(
+        ReadFailure(f"d/{i}\x1b[2J", "adump", "CorruptDumpError", 0, f"expected {i} bytes")
+        for i in range(5)
+    )
+    few = replace(incomplete_scan(), read_failures=failures[:3])
+    lines = render_scan(few).splitlines()
+    first = lines.index("    d/0\\x1b[2J: expected 0 bytes")
+    assert lines[first + 1 : first + 3] == [
+        "    d/1\\x1b[2J: expected 1 bytes",
+        "    d/2\\x1b[2J: expected 2 bytes",
+    ]
+    assert not any("more" in line for line in lines[first:])
+    many = render_scan(replace(few, read_failures=failures), ascii_only=True).splitlines()
+    assert many[first + 3] == "    ... and 2 more"
+    assert "    ……另有 2 个" in render_scan(replace(few, read_failures=failures), lang="zh")
 
 
 def test_the_limit_says_how_many_are_left() -> None:
@@ -362,6 +390,9 @@ def test_chinese_breaks_anywhere_but_not_before_punctuation() -> None:
         "值，而输入均为有",
         "限值。",
     ]
+    # Brackets stay with what they hold, also where that is no East Asian character.
+    assert wrap("最大值为 237.125）：因此", 14) == ["最大值为", "237.125）：因", "此"]
+    assert wrap("由该算子产生（float16 的上限）", 16) == ["由该算子产生", "（float16 的上", "限）"]
     assert wrap("an operator of this rank", 11) == ["an operator", "of this", "rank"]
     assert wrap("", 10) == []
 

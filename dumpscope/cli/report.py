@@ -14,6 +14,7 @@ import click
 
 from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 from dumpscope.cli.rank_options import asked_ranks, make_rank_options
+from dumpscope.cli.stored import options_of
 from dumpscope.reporters.registry import load_reporters
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _report(registry: ReporterRegistry, values: dict[str, Any]) -> None:
         check_target(path, force=values["force"])
     scan = _load(values)
     if not asked:
-        _print_table(scan, values["limit"], values["lang"])
+        _print_table(scan, values)
     for reporter, path in asked:
         deliver(
             reporter,
@@ -147,11 +148,16 @@ def _load(values: dict[str, Any]) -> Scan:
     return scan
 
 
-def _print_table(scan: Scan, limit: int | None, lang: str | None) -> None:
+def _print_table(scan: Scan, values: dict[str, Any]) -> None:
     from dumpscope.reporters.terminal import print_scan
     from dumpscope.words import language_of
 
-    print_scan(scan, limit=limit, lang=lang or language_of(os.environ))
+    print_scan(
+        scan,
+        limit=values["limit"],
+        lang=values["lang"] or language_of(os.environ),
+        place=options_of(values["store_file"], values["scan_id"]),
+    )
 
 
 def _language(reporter: Reporter, asked: str | None) -> str:

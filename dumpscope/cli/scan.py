@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import click
 
 from dumpscope.cli.progress import ScanProgress
 from dumpscope.cli.rank_options import add_rank_options
+from dumpscope.cli.stored import options_of
 
 if TYPE_CHECKING:
     from dumpscope.aclconfig import AclConfig
@@ -123,7 +125,7 @@ def scan(
         facts, missing = (None, None) if config is None else (config.facts(), config.dump_path)
         result = _run_scan(places, asked, facts, missing, store_file, progress)
     refuse_wrong_sizes(result)
-    _print_result(result, output, limit, lang)
+    _print_result(result, output, limit, lang, options_of(store_file))
     raise click.exceptions.Exit(result.exit_status)
 
 
@@ -154,14 +156,17 @@ def _run_scan(
         except KeyboardInterrupt:
             bar.close()
             click.echo(
-                "dumpscope: interrupted; what was read so far is kept: `dumpscope scan --resume` "
+                "dumpscope: interrupted; what was read so far is kept: "
+                f"`{shlex.join(['dumpscope', 'scan', '--resume', *options_of(store_file)])}` "
                 f"goes on from there (store: {path})",
                 err=True,
             )
             raise
 
 
-def _print_result(result: Scan, output: str, limit: int | None, lang: str | None) -> None:
+def _print_result(
+    result: Scan, output: str, limit: int | None, lang: str | None, place: Sequence[str]
+) -> None:
     from dumpscope.words import language_of
 
     if output == "json":
@@ -181,7 +186,7 @@ def _print_result(result: Scan, output: str, limit: int | None, lang: str | None
     else:
         from dumpscope.reporters.terminal import print_scan
 
-        print_scan(result, limit=limit, lang=lang or language_of(os.environ))
+        print_scan(result, limit=limit, lang=lang or language_of(os.environ), place=place)
 
 
 def _find_stopped(

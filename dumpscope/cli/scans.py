@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from dumpscope.cli.rank_options import add_rank_options, asked_ranks
+from dumpscope.cli.stored import options_of
 from dumpscope.errors import StoreError
 
 if TYPE_CHECKING:
@@ -158,11 +159,13 @@ def import_scans(
         if sentence:
             click.echo(f"dumpscope: {sentence}", err=True)
     refuse_wrong_sizes(result)
-    _print_scan(result, output, limit, lang)
+    _print_scan(result, output, limit, lang, options_of(store_file))
     raise click.exceptions.Exit(result.exit_status)
 
 
-def _print_scan(result: Scan, output: str, limit: int | None, lang: str | None) -> None:
+def _print_scan(
+    result: Scan, output: str, limit: int | None, lang: str | None, place: Sequence[str]
+) -> None:
     if output == "json":
         from dumpscope.reporters.document import DocumentReporter
 
@@ -174,7 +177,7 @@ def _print_scan(result: Scan, output: str, limit: int | None, lang: str | None) 
         from dumpscope.reporters.terminal import print_scan
         from dumpscope.words import language_of
 
-        print_scan(result, limit=limit, lang=lang or language_of(os.environ))
+        print_scan(result, limit=limit, lang=lang or language_of(os.environ), place=place)
 
 
 def _open_store(store_file: str | None, *, write: bool) -> Store:

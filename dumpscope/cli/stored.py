@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from dumpscope.model import Scan
     from dumpscope.store import Store
 
-__all__ = ["open_scan", "open_scan_if_any"]
+__all__ = ["open_scan", "open_scan_if_any", "options_of"]
+
+
+def options_of(store_file: str | None, scan_id: str | None = None) -> list[str]:
+    """Return what a command needs to look into the same scan, as it was given to this one."""
+    given = (("--store", store_file), ("--scan", scan_id))
+    return [word for option, value in given if value for word in (option, value)]
 
 
 @contextmanager

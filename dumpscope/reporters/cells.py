@@ -10,7 +10,9 @@ __all__ = ["shorten", "wrap"]
 _CLOSING = "，。；：！？、）》」』】％,.;:!?)]}"
 _OPENING = "（《「『【([{"
 _WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uff60"
-_PIECES = re.compile(rf" +|[{re.escape(_OPENING)}]*[{_WIDE}][{re.escape(_CLOSING)}]*|[^ {_WIDE}]+")
+_PIECES = re.compile(
+    rf" +|[{re.escape(_OPENING)}]*(?:[{_WIDE}]|[^ {_WIDE}]+)[{re.escape(_CLOSING)}]*"
+)
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:

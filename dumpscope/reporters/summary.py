@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dumpscope.model import Finding, Reason, Scan, Verdict
 from dumpscope.safetext import make_printable
@@ -110,18 +110,22 @@ def notes_of(scan: Scan) -> list[Reason]:
     return list(found.values())
 
 
-def next_steps(scan: Scan) -> list[Reason]:
-    """Return what to do next, each with a command that can be copied."""
+def next_steps(scan: Scan, place: Sequence[str] = ()) -> list[Reason]:
+    """Return what to do next, each with a command that can be copied.
+
+    `place` holds the options without which the commands would read another scan: --store, --scan.
+    """
     steps = []
+    told = {"place": shlex.join(place)} if place else {}
     finding = leading_finding(scan)
     if finding is not None:
         name = finding.op.op_name or finding.op.file
         # A name that had to be escaped would not be found again.
         if name and make_printable(name) == name:
-            steps.append(Reason("next_show", {"target": shlex.quote(name)}))
-        steps.append(Reason("next_report"))
+            steps.append(Reason("next_show", {"target": shlex.quote(name), **told}))
+        steps.append(Reason("next_report", told))
     if scan.counts.read_failures or scan.counts.unchecked:
-        steps.append(Reason("next_failures"))
+        steps.append(Reason("next_failures", told))
     elif scan.counts.unknown_files:
         steps.append(Reason("next_formats"))
     return steps

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.model import Finding, Reason, Scan, Verdict
@@ -27,6 +27,7 @@ from dumpscope.reporters.summary import (
 from dumpscope.reporters.tables import cut
 from dumpscope.safetext import make_ascii, make_printable
 from dumpscope.words import format_count, label, render, render_brief, render_rest
+from dumpscope.words.closeup import phrase
 from dumpscope.words.followers import render_follower
 
 if TYPE_CHECKING:
@@ -42,16 +43,24 @@ DEFAULT_LIMIT = 20
 """Findings that the table shows when nobody says how many."""
 
 _MIN_WIDTH = 60
+_FAILURES = 3
+"""Files that could not be read and are named; the reports name all."""
+
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _STATUS_COLOURS = {0: "bold green", 1: "bold red", 3: "bold yellow"}
 
 
 def print_scan(
-    scan: Scan, *, limit: int | None = None, lang: str = "en", stream: TextIO | None = None
+    scan: Scan,
+    *,
+    limit: int | None = None,
+    lang: str = "en",
+    place: Sequence[str] = (),
+    stream: TextIO | None = None,
 ) -> None:
     """Print the table to a stream, stdout by default, as that stream can show it.
 
-    `limit` is as for `render_scan`. Colours are used only on a terminal, and not where NO_COLOR
+    `limit` and `place` are as for `render_scan`. Colours are used only on a terminal, and not where NO_COLOR
     is set.
     """
     stream = sys.stdout if stream is None else stream
@@ -62,7 +71,15 @@ def print_scan(
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if on_terminal else WIDTH
     colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     stream.write(
-        render_scan(scan, limit=limit, lang=lang, width=width, colour=colour, ascii_only=ascii_only)
+        render_scan(
+            scan,
+            limit=limit,
+            lang=lang,
+            place=place,
+            width=width,
+            colour=colour,
+            ascii_only=ascii_only,
+        )
     )
 
 
@@ -71,6 +88,7 @@ def render_scan(
     *,
     limit: int | None = None,
     lang: str = "en",
+    place: Sequence[str] = (),
     width: int = WIDTH,
     colour: bool = False,
     ascii_only: bool = False,
@@ -78,8 +96,9 @@ def render_scan(
     """Return the table as text: verdict, findings, what was not checked, how to go on.
 
     `limit` is the number of findings to list, 0 for all. Without one it is the first 20 that do
-    not follow another, and a few of those that do. Followers have one line each. No line is
-    wider than `width` (at least 60) terminal cells.
+    not follow another, and a few of those that do. Followers have one line each. `place` are
+    the options with which commands find this scan again. No line is wider than `width` (at least
+    60) terminal cells, but for a command.
     """
     from io import StringIO
 
@@ -97,7 +116,7 @@ def render_scan(
         highlight=False,
         emoji=False,
     )
-    page = _Page(scan, limit, lang, console, ascii_only=ascii_only)
+    page = _Page(scan, limit, lang, place, console, ascii_only=ascii_only)
     page.print_all()
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     return "\n".join(lines) + "\n"
@@ -127,7 +146,14 @@ class _Page:
     """What is printed, part by part."""
 
     def __init__(
-        self, scan: Scan, limit: int | None, lang: str, console: Console, *, ascii_only: bool
+        self,
+        scan: Scan,
+        limit: int | None,
+        lang: str,
+        place: Sequence[str],
+        console: Console,
+        *,
+        ascii_only: bool,
     ) -> None:
         self._scan = scan
         self._rows = (
@@ -136,6 +162,7 @@ class _Page:
             else list(cut(scan.findings, limit))
         )
         self._lang = lang
+        self._place = place
         self._console = console
         self._ascii = ascii_only
         self._ellipsis = "..." if ascii_only else "…"
@@ -149,9 +176,10 @@ class _Page:
             self._print_remainder()
         self._print_counts()
         self._print_notes("section_not_checked", unchecked_of(self._scan))
+        self._print_failures()
         told = rank_notes(self._scan)
         self._print_notes("section_notes", [n for n in notes_of(self._scan) if n not in told])
-        self._print_notes("section_next", next_steps(self._scan))
+        self._print_notes("section_next", next_steps(self._scan, self._place))
 
     def _print_headline(self) -> None:
         style = _STATUS_COLOURS.get(self._scan.exit_status, "bold")
@@ -319,6 +347,16 @@ class _Page:
                 self._print_line(f"  {text}")
             else:
                 self._print(text, indent=2)
+
+    def _print_failures(self) -> None:
+        """Name the first files that could not be read: the sentence above only counts them."""
+        failures = self._scan.read_failures
+        for failure in failures[:_FAILURES]:
+            told = f"{failure.file}{'：' if self._zh else ': '}{failure.message}"
+            self._print(self._safe(told), indent=4)
+        if len(failures) > _FAILURES:
+            more = phrase("and_more_nodes", self._lang, count=len(failures) - _FAILURES)
+            self._print(more.replace("…", self._ellipsis), indent=4)
 
     # --- parts -----------------------------------------------------------------------------
 

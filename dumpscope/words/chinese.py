@@ -99,7 +99,8 @@ def translate_status(text: str) -> str:
         return f"{bit} {_STATUS_WORDS.get(meaning, meaning)}{where}"
 
     pattern = r"(0x[0-9a-fA-F]+) (.+?)(?: of word (\d+))?(?=[,;] 0x|$)"
-    return re.sub(pattern, _translate, text)
+    marks = {", ": "、", "; ": "；"}
+    return re.sub(r"[,;] (?=0x)", lambda mark: marks[mark[0]], re.sub(pattern, _translate, text))
 
 
 def _join(words: list[str]) -> str:

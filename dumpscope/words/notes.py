@@ -208,7 +208,7 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ranks_received": (
             "{count:rank,ranks} of {total} received bad values[ in step {step}] through {operator}"
             "[, sent by {senders}]: {ranks}",
-            "{total} 个 rank 中有 {count} 个[在 step {step}]经 {operator} 收到异常值"
+            "{total} 个 rank 中有 {count} 个[在 step {step} ]经 {operator} 收到异常值"
             "[（来自 {senders}）]：{ranks}",
         ),
         "ranks_later": (
@@ -272,16 +272,16 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         # --- how to go on ---------------------------------------------------------------------
         "next_show": (
-            "all tensors of the first offender: dumpscope show {target}",
-            "查看首个出错算子的全部张量：dumpscope show {target}",
+            "all tensors of the first offender: dumpscope show {target}[ {place}]",
+            "查看首个出错算子的全部张量：dumpscope show {target}[ {place}]",
         ),
         "next_report": (
-            "a workbook to send around: dumpscope report --xlsx",
-            "生成可转发的工作簿：dumpscope report --xlsx",
+            "a workbook to send around: dumpscope report --xlsx[ {place}]",
+            "生成可转发的工作簿：dumpscope report --xlsx[ {place}]",
         ),
         "next_failures": (
-            "what could not be read, and why: dumpscope report --json=- --limit 1",
-            "查看哪些内容无法读取及原因：dumpscope report --json=- --limit 1",
+            "what could not be read, and why: dumpscope report --json=- --limit 1[ {place}]",
+            "查看哪些内容无法读取及原因：dumpscope report --json=- --limit 1[ {place}]",
         ),
         "next_formats": (
             "which formats are read: dumpscope readers",
