@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 import sys
+from html import unescape
 from io import StringIO
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -22,9 +24,16 @@ SAMPLE = "fixtures/sample_dump"
 FINDINGS = 4
 CHARACTER_WIDTH = 12.2
 FONT_FACE = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
+LENGTH = re.compile(r'textLength="[\d.]+"([^>]*)>([^<]+)')
 INDENTED = re.compile(
     r'x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>((?:&#160;)+)(?=[^&<])'
 )
+
+
+def measure_cells(match: re.Match[str]) -> str:
+    """Give a text the room of its cells: rich counts characters, and Chinese ones are two wide."""
+    rest, text = match.groups()
+    return f'textLength="{CHARACTER_WIDTH * cell_len(unescape(text)):.1f}"{rest}>{text}'
 
 
 def place_indented(match: re.Match[str]) -> str:
@@ -43,7 +52,8 @@ def main() -> int:
         console.print(Text.from_ansi(text.rstrip("\n")))
         svg = console.export_svg(title=f"dumpscope scan {SAMPLE}", unique_id="scan")
         path = PICTURES / f"scan{suffix}.svg"
-        path.write_text(INDENTED.sub(place_indented, FONT_FACE.sub("", svg)), encoding="utf-8")
+        svg = LENGTH.sub(measure_cells, FONT_FACE.sub("", svg))
+        path.write_text(INDENTED.sub(place_indented, svg), encoding="utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
     return 0
 

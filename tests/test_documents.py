@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
+import unicodedata
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,32 @@ def test_the_walk_shows_what_is_printed(page: str, lang: str, prepared: Path) ->
         for line in text.splitlines():
             shown = " ".join(line.rstrip("…").split())
             assert any(real.startswith(shown) for real in printed), line
+
+
+@pytest.mark.parametrize(("suffix", "lang"), [("", "en"), (".zh-CN", "zh")])
+def test_the_picture_of_a_scan_shows_what_is_printed(
+    suffix: str, lang: str, prepared: Path
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "dumpscope", "scan", "dump_data", "--lang", lang, "--limit", "4"],
+        cwd=prepared,
+        env=environment(DUMPSCOPE_STORE=str(prepared / "walk.db")),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert result.returncode == 1
+    picture = (ROOT / f"docs/pictures/scan{suffix}.svg").read_text(encoding="utf-8")
+    lines: dict[float, str] = {}
+    for y, length, text in re.findall(r'y="([\d.]+)" textLength="([\d.]+)"[^>]*>([^<]+)', picture):
+        shown = unescape(text).rstrip("\n")
+        lines[float(y)] = lines.get(float(y), "") + "".join(shown.split())
+        wide = sum(unicodedata.east_asian_width(character) in "WF" for character in shown)
+        if shown:
+            assert float(length) == pytest.approx(12.2 * (len(shown) + wide), abs=0.1), shown
+    drawn = [lines[y] for y in sorted(lines) if lines[y]]
+    assert drawn == ["".join(line.split()) for line in result.stdout.splitlines() if line]
 
 
 def test_the_site_has_all_pages_and_asks_nobody() -> None:

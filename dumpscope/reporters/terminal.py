@@ -60,8 +60,8 @@ def print_scan(
 ) -> None:
     """Print the table to a stream, stdout by default, as that stream can show it.
 
-    `limit` and `place` are as for `render_scan`. Colours are used only on a terminal, and not where NO_COLOR
-    is set.
+    `limit` and `place` are as for `render_scan`. Colours are used only on a terminal, and not
+    where NO_COLOR is set.
     """
     stream = sys.stdout if stream is None else stream
     ascii_only = is_ascii_only(getattr(stream, "encoding", None), os.environ)
