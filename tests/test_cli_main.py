@@ -387,3 +387,62 @@ def test_signals_that_end_programs_end_this_one(tmp_path: Path) -> None:
     _, err = program.communicate(timeout=60)
     assert program.returncode == 130
     assert "Traceback" not in err
+
+
+def test_an_interrupt_waits_for_imports_and_breaks_no_reader(tmp_path: Path) -> None:
+    info = tmp_path / "slow_reader-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-reader\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[dumpscope.readers]\nslow = slow_reader:Slow\n")
+    # As NumPy does it.
+    (tmp_path / "slow_reader.py").write_text(
+        "import os, signal, sys, time\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(0.2)\n"
+        "except KeyboardInterrupt:\n"
+        "    raise ImportError('slow_reader failed to import')\n"
+        "print('loaded', file=sys.stderr)\n"
+        "class Slow:\n"
+        "    name, formats, versions, companions = 'slow', 'f', 'v', {}\n"
+        "    def sniff(self, head, file): time.sleep(60)\n"
+        "    def read(self, source): yield from ()\n"
+    )
+    (tmp_path / "dump").mkdir()
+    (tmp_path / "dump" / "file").write_bytes(b"x")
+    ended = start(
+        *("scan", tmp_path / "dump", "--store", tmp_path / "s.db"),
+        env=environment(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])),
+    )
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr.startswith("loaded\n")
+    assert "Traceback" not in ended.stderr
+    assert "failed to import" not in ended.stderr
+
+
+def test_an_interrupt_is_not_lost_where_something_is_freed() -> None:
+    program = (
+        "import os, signal, time\n"
+        "from dumpscope.cli.interrupts import prepare_interrupts\n"
+        "prepare_interrupts()\n"
+        "class Freed:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(0.2)\n"
+        "try:\n"
+        "    Freed()\n"
+        "    print('freed', flush=True)\n"
+        "    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.split()[-1] == "interrupted"

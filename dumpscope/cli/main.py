@@ -15,6 +15,7 @@ from importlib import import_module
 
 import click
 
+from dumpscope.cli.interrupts import prepare_interrupts
 from dumpscope.cli.streams import forget_stdout, prepare_streams
 from dumpscope.errors import DumpscopeError
 from dumpscope.safetext import make_printable
@@ -168,6 +169,7 @@ def run() -> None:
     """The entry point."""
     # NumPy's BLAS would start a thread for every core, and nothing here multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    prepare_interrupts()
     prepare_streams()
     status = run_with(sys.argv[1:])
     try:

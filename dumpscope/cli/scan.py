@@ -155,8 +155,11 @@ def _run_scan(
             )
         except KeyboardInterrupt:
             bar.close()
+            newest = store.latest()
             click.echo(
-                "dumpscope: interrupted; what was read so far is kept: "
+                "dumpscope: interrupted before anything was read"
+                if newest is None or newest.state == "finished"
+                else "dumpscope: interrupted; what was read so far is kept: "
                 f"`{shlex.join(['dumpscope', 'scan', '--resume', *options_of(store_file)])}` "
                 f"goes on from there (store: {path})",
                 err=True,
