@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from cluster_scenes import (
     HIDING,
     PATIENCE_S,
     Cluster,
+    Gate,
     await_true,
     names_of,
     write_dumps,
@@ -83,6 +85,17 @@ def scan_there(tree: Path, cluster: Cluster, *more: str, status: int = 1) -> dic
     )
     assert ended.status == status, ended.err
     return document_of(ended.out)
+
+
+def running_in(session: int) -> list[str]:
+    """Processes of a session that have not ended, whether or not somebody waited for them."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state not in "ZX":
+                found.append(stat.parent.name)
+    return found
 
 
 def at_the_gate(cluster: Cluster, action: Callable[[int], object]) -> threading.Thread:
@@ -281,6 +294,34 @@ def test_without_an_address_there_is_a_cluster_on_this_machine(tmp_path: Path) -
     assert ended.returncode == 1, ended.stderr
     assert ended.stderr == ""
     assert document_of(ended.stdout) == scan_here(tree)
+
+
+def test_an_interrupt_of_the_terminal_ends_a_cluster_on_this_machine(
+    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = write_dumps(tmp_path / "tree", 6, "gate")
+    scenes = tmp_path / "scenes"
+    scenes.mkdir()
+    gate = Gate(scenes)
+    gate.arm()
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dumpscope", "scan", str(tree), "--store", "s.db"),
+            *("--executor", "dask", "--jobs", "2"),
+        ],
+        env=environment(PYTHONPATH=os.pathsep.join([str(site), *sys.path]), SCENES=str(scenes)),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as scan:
+        gate.await_worker()
+        os.killpg(scan.pid, signal.SIGINT)  # as a terminal sends it: to the workers too
+        _, said = scan.communicate(timeout=PATIENCE_S)
+    gate.close()
+    assert scan.returncode == 130, said
+    assert said.strip().startswith("dumpscope: interrupted; what was read so far is kept")
+    assert len(said.strip().splitlines()) == 1
+    await_true(lambda: not running_in(scan.pid))
 
 
 def test_a_scheduler_without_workers_is_told(

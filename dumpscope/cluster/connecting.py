@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from typing import Any
 
 from dumpscope.errors import ClusterError, OptionsError
@@ -81,7 +83,7 @@ class Connection:
         self.address: str = scheduler or "of this machine"
 
     def _start(self, distributed: Any, jobs: int) -> Any:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _without_interrupts():
             warnings.simplefilter("ignore")  # the port of a page that nobody asked for is taken
             self._cluster = distributed.LocalCluster(
                 n_workers=jobs,
@@ -163,6 +165,22 @@ class Connection:
                     self._cluster.close()
         finally:
             self._logger.setLevel(self._level)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Put Ctrl-C off, for good in the threads and processes that are started meanwhile.
+
+    It reaches every process of the terminal, and a cluster of this machine is taken down by who
+    started it. One that comes while the cluster is half made is delivered afterwards.
+    """
+    # Starting it later would let the interrupt through again in the thread that starts workers.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def connect(scheduler: str | None, jobs: int) -> tuple[Connection, int]:
