@@ -54,6 +54,9 @@ class _Page:
     def __init__(self, lang: str, *, ascii_only: bool) -> None:
         self._lang = lang
         self._ascii = ascii_only
+        self._zh = lang.startswith("zh")
+        self._comma, self._colon = ("，", "：") if self._zh else (", ", ": ")
+        self._brackets = "（{}）" if self._zh else " ({})"
 
     # --- sections ----------------------------------------------------------------------------
 
@@ -69,7 +72,8 @@ class _Page:
             yield from self._op(view.stored, view)
         if view.others:
             yield ""
-            yield f"{self._phrase('others')} ({format_count(len(view.others))}):"
+            count = self._brackets.format(format_count(len(view.others)))
+            yield f"{self._phrase('others')}{count}{self._colon}".rstrip()
             for op, finding in view.others[:_OTHERS]:
                 yield from self._other(op, finding)
             if len(view.others) > _OTHERS:
@@ -79,7 +83,7 @@ class _Page:
         reader = file.reader or "-"
         size = self._phrase("bytes", count=file.size_bytes)
         yield f"{self._label('file')}  {self._safe(file.path)}"
-        yield f"  {self._head('reader')} {self._safe(reader)}, {size}"
+        yield f"  {self._head('reader')} {self._safe(reader)}{self._comma}{size}"
         if not file.known:
             yield from self._wrapped(self._phrase("unknown_format"), 2)
         for op in file.ops:
@@ -93,7 +97,7 @@ class _Page:
             yield from self._record(record)
         if file.nodes:
             yield ""
-            yield f"{self._phrase('graph', count=file.nodes)}:"
+            yield f"{self._phrase('graph', count=file.nodes)}{self._colon}".rstrip()
             for node in file.graph:
                 yield "  " + self._short(f"{node.op_type} {node.name}".strip(), WIDTH - 2)
             if file.nodes > len(file.graph):
@@ -102,10 +106,10 @@ class _Page:
             yield "  " + self._phrase("nothing")
         if file.failures:
             yield ""
-            yield f"{self._phrase('damage')}:"
+            yield f"{self._phrase('damage')}{self._colon}".rstrip()
             for failure in file.failures:
                 place = "" if failure.offset is None else f" 0x{failure.offset:x}"
-                text = f"{failure.error}{place}: {failure.message}"
+                text = f"{failure.error}{place}{self._colon}{failure.message}"
                 yield from self._wrapped(self._safe(text), 2)
 
     def _op(self, view: OpView, whole: View) -> Iterator[str]:
@@ -125,7 +129,7 @@ class _Page:
             )
             if value is not None
         ]
-        yield from self._wrapped(", ".join(facts), 2)
+        yield from self._wrapped(self._comma.join(facts), 2)
         if op.parent:
             yield f"  {self._head('parent')} {self._short(op.parent, WIDTH - 12)}"
         if view.finding is not None:
@@ -151,7 +155,9 @@ class _Page:
     def _finding(self, finding: Finding, whole: View) -> Iterator[str]:
         rank = "" if finding.rank is None else f"#{finding.rank} "
         scan = whole.scan
-        where = "" if scan is None else f" ({self._phrase('of_the_scan', scan=scan.scan_id)})"
+        where = ""
+        if scan is not None:
+            where = self._brackets.format(self._phrase("of_the_scan", scan=scan.scan_id))
         yield f"  {rank}{self._label(finding.verdict.value)}{where}"
         yield from self._wrapped(self._safe(render(finding.reason, self._lang)), 4)
         overflow = finding.overflow
@@ -200,7 +206,7 @@ class _Page:
             yield "    " + self._phrase("not_dumped")
         elif tensor.unchecked is not None:
             why = self._safe(self._label(tensor.unchecked))
-            yield from self._wrapped(f"{self._phrase('unchecked')}: {why}", 4)
+            yield from self._wrapped(f"{self._phrase('unchecked')}{self._colon}{why}", 4)
         if tensor.from_statistics:
             yield from self._wrapped(self._phrase("statistics_only"), 4)
         if tensor.missing_bytes:
@@ -213,9 +219,9 @@ class _Page:
             head = self._phrase("bad_elements")
             if bad > len(closeup.bad):
                 first = self._phrase("bad_elements_first", count=len(closeup.bad), total=bad)
-                head = f"{head} ({first})"
+                head += self._brackets.format(first)
             cells = [f"{format_index(e.index)} {format_value(e.value)}" for e in closeup.bad]
-            yield from _listed(f"{head}:", cells, 4)
+            yield from _listed(f"{head}{self._colon.rstrip()}", cells, 4)
         span = exponent_range(tensor.dtype)
         if span is None or not closeup.exponents:
             return
@@ -232,20 +238,24 @@ class _Page:
             most=closeup.exponents[-1][0],
         )
         if span[1] > span[0]:
-            text += f"; {self._phrase('exponent_subnormal', normal=span[1])}"
+            text += ("；" if self._zh else "; ") + self._phrase(
+                "exponent_subnormal", normal=span[1]
+            )
         yield from self._wrapped(self._safe(text), 4)
 
     # --- overflow, other executions ------------------------------------------------------------
 
     def _record(self, record: OverflowRecord) -> Iterator[str]:
-        empty = f": {self._phrase('empty_record')}" if record.empty else ""
+        empty = f"{self._colon}{self._phrase('empty_record')}" if record.empty else ""
         yield f"{self._phrase('overflow_record')}{empty}"
         for unit in record.units:
             yield from self._unit(unit, 2)
 
     def _unit(self, unit: OverflowUnit, indent: int) -> Iterator[str]:
         words = " ".join(f"0x{word:x} ({word})" for word in unit.status)
-        yield from self._wrapped(f"{self._safe(unit.kind)}: {self._head('status')} {words}", indent)
+        yield from self._wrapped(
+            f"{self._safe(unit.kind)}{self._colon}{self._head('status')} {words}", indent
+        )
         for bit in describe_status(unit.kind, unit.status):
             yield from self._wrapped(self._safe(render_status(bit, self._lang)), indent + 2)
         ids = [
@@ -261,7 +271,7 @@ class _Page:
         ]
         fields = [f"{name} {value} (0x{value:x})" for name, value in unit.fields]
         if ids or fields:
-            yield from self._wrapped(self._safe(", ".join([*ids, *fields])), indent + 2)
+            yield from self._wrapped(self._safe(self._comma.join([*ids, *fields])), indent + 2)
 
     def _other(self, op: OpRecord, finding: Finding | None) -> Iterator[str]:
         verdict = self._phrase("no_finding")
@@ -273,7 +283,7 @@ class _Page:
             for name, value in (("step", op.step), ("device", op.device), ("task_id", op.task_id))
             if value is not None
         ]
-        text = ", ".join([verdict, *place])
+        text = self._comma.join([verdict, *place])
         yield f"  {self._safe(text)}"
         yield f"    {self._short(op.file, WIDTH - 4)}"
 

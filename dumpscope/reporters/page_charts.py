@@ -300,7 +300,9 @@ def _tell_lane(count: int, state: RankState | None, lang: str) -> str:
     if state == "clean" or not count:
         return page_word("rank_clean", lang)
     told = page_word("lanes_count", lang, count=format_count(count))
-    return told if state is None else f"{told}, {page_word(f'rank_{state}', lang)}"
+    if state is None:
+        return told
+    return f"{told}{'，' if lang.startswith('zh') else ', '}{page_word(f'rank_{state}', lang)}"
 
 
 def _marks(

@@ -197,7 +197,9 @@ def _hex_words(status: tuple[int, ...] | None) -> str | None:
 
 
 def _join_bits(bits: tuple[str, ...] | list[str] | None, lang: str) -> str | None:
-    return None if bits is None else "; ".join(render_status(bit, lang) for bit in bits)
+    if bits is None:
+        return None
+    return ("；" if lang.startswith("zh") else "; ").join(render_status(bit, lang) for bit in bits)
 
 
 def _hex_offset(row: Any) -> Cell:

@@ -155,6 +155,7 @@ class _Drawing:
         self._trace = trace
         self._timeline = timeline
         self._lang = lang
+        self._comma, self._colon = ("，", "：") if lang.startswith("zh") else (", ", ": ")
         self._top = 0.0
         self._begun = first_times(trace)
         self._turn = rate_nodes(trace).turn
@@ -260,7 +261,7 @@ class _Drawing:
             if evidence in drawn:
                 name = name_evidence(evidence, self._lang)
                 means = trace_word(f"means_{evidence}", self._lang)
-                keys.append((evidence, f"{name}: {means}", True))
+                keys.append((evidence, f"{name}{self._colon}{means}", True))
         x = 16.0
         for style, text, line in keys:
             room = 44 + len(wrap_cells(text)) * 6.6
@@ -327,7 +328,7 @@ class _Drawing:
         texts = [
             (trace_word(key, self._lang, count=len(members)), "count"),
             (self._name_types(members), "name"),
-            (shorten(", ".join(extra), _NAME_CELLS), "name"),
+            (shorten(self._comma.join(extra), _NAME_CELLS), "name"),
         ]
         lines = tuple(
             Label(middle, y + (33 if extra else 41) + 15 * i, text, f"{style} middle")
@@ -357,7 +358,7 @@ class _Drawing:
             name_steps((node.op.step,), self._lang),
             name_ranks((n.op.device for n in nodes), self._lang, longest=200),
         ]
-        return ", ".join(word for word in words if word)
+        return self._comma.join(word for word in words if word)
 
 
 def _break_name(name: str) -> list[str]:

@@ -92,7 +92,7 @@ def _make_page(trace: Trace, limit: int | None, lang: str) -> str:
     template = template_environment().get_template("trace_page.html.j2")
     return template.render(
         lang_tag="zh-CN" if lang.startswith("zh") else "en",
-        title=f"{trace_word('title', lang)}: {summary[0]}",
+        title=f"{trace_word('title', lang)}{'：' if lang.startswith('zh') else ': '}{summary[0]}",
         summary=summary,
         picture=make_svg(picture, inline=True),
         style=picture_style() + read_template("trace_page.css"),

@@ -35,7 +35,7 @@ def summarize_trace(trace: Trace, lang: str = "en") -> list[str]:
     assert finding is not None
     began = finding.verdict in _BEGINNINGS
     first = trace_word("began_origin" if began else "began_other", lang, operator=name_op(op))
-    number = f"#{finding.rank}, " if finding.rank is not None else ""
+    number = f"#{finding.rank}{'，' if zh else ', '}" if finding.rank is not None else ""
     places = [name_steps((op.step,), lang), name_ranks((op.device,), lang)]
     if op.stream_id is not None:
         places.append(trace_word("stream", lang, number=op.stream_id))

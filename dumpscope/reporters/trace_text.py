@@ -177,9 +177,10 @@ class _Page:
     def _entry(self, branch: Branch, lead: str) -> _Line:
         nodes = [self._trace.nodes[number] for number in branch.members]
         node = nodes[0]
-        edge = ", ".join(name_evidence(evidence, self._lang) for evidence in branch.evidence)
+        words = [name_evidence(evidence, self._lang) for evidence in branch.evidence]
         if branch.between:
-            edge += f", {trace_word('between', self._lang, count=branch.between)}"
+            words.append(trace_word("between", self._lang, count=branch.between))
+        edge = ("，" if self._zh else ", ").join(words)
         name = name_op(node.op)
         if self._turn in branch.members:
             assert self._turn is not None

@@ -86,6 +86,7 @@ def _build(scan: Scan, limit: int, lang: str, page_bytes: int) -> str:
     others = [table for table in others if table.total]
     context: dict[str, Any] = {
         "lang": "zh-CN" if lang.startswith("zh") else "en",
+        "stop": "。" if lang.startswith("zh") else ".",
         "policy": _policy(style, script),
         "style": style,
         "tables": [findings, *others],
@@ -255,8 +256,9 @@ def _describe_offender(finding: Finding, lang: str) -> dict[str, Any]:
 
 
 def _overflow_words(overflow: OverflowFinding, lang: str) -> str:
-    bits = "; ".join(render_status(bit, lang) for bit in overflow.bits)
-    return make_printable(f"{overflow.kind}: {bits}")
+    mark, colon = ("；", "：") if lang.startswith("zh") else ("; ", ": ")
+    bits = mark.join(render_status(bit, lang) for bit in overflow.bits)
+    return make_printable(f"{overflow.kind}{colon}{bits}")
 
 
 def _list_steps(scan: Scan, lang: str) -> list[str]:

@@ -99,7 +99,7 @@ NIGHTLY_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "scan with --stats full",
             "{count} 个张量的均值、标准差、均方根和 L2 未知：请用 --stats full 扫描",
         ),
-        "headroom_first_last": ("bits left", "余量（位）"),
+        "headroom_first_last": ("bits left", "余量位数"),
         "left_band": ("left its band", "离开区间"),
         "at_scan": ("scan {number}", "第 {number} 次扫描"),
         "left_nonfinite": ("{where}: {count} NaN or Inf", "{where}：{count} 个 NaN 或 Inf"),

@@ -61,8 +61,8 @@ PAGE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "scale_deciding": ("decides", "判定依据"),
         "scale_legend": (
             "▼ above: largest positive value, ▲ below: largest negative one, ◆ RMS; "
-            "hatched: subnormal",
-            "上方 ▼ 最大正值，下方 ▲ 绝对值最大的负值，◆ 均方根；斜线：次正规区",
+            "hatched: subnormal.",
+            "上方 ▼ 最大正值，下方 ▲ 绝对值最大的负值，◆ 均方根；斜线：次正规区。",
         ),
         "scale_left_out": (
             "{count} more tensors are in the table below",

@@ -47,12 +47,12 @@
       element("td", orEmpty(columns.rank[i]), "number"),
       element("td", data.verdicts[columns.verdict[i]], "verdict"),
       element("td", opName(i), "operator"),
-      element("td", columns.bad[i], ""),
+      element("td", columns.bad[i], "brief"),
       element("td", orEmpty(columns.step[i]), "number"),
       element("td", orEmpty(columns.device[i]), "number"),
       element("td", orEmpty(columns.stream[i]), "number"),
       element("td", columns.since[i], "number"),
-      element("td", describeSource(i), ""),
+      element("td", describeSource(i), "source"),
       element("td", columns.reason[i], "reason"),
     );
     return row;
