@@ -7,8 +7,8 @@ that came before it on any of them.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from dumpscope.causality.dataflow import Lane, lane_of
@@ -35,7 +35,7 @@ def in_causal_order(
     """
     queues = [deque(group) for _, group in groupby(ops, key=lane_of)]
     lane_number: dict[Lane, int] = {lane_of(queue[0]): n for n, queue in enumerate(queues)}
-    coming = {op.op_id for op in ops}
+    calls = _Calls(ops, members_of, lane_number)
     waiting: dict[Hashable, dict[int, OpRecord]] = {}
     ready = deque(range(len(queues)))
     while ready or waiting:
@@ -48,7 +48,7 @@ def in_causal_order(
             del waiting[key][number]
             if not waiting[key]:
                 del waiting[key]
-            coming.discard(op.op_id)
+            calls.note_gone(op)
             queues[number].popleft()
             yield [op]
             ready.append(number)
@@ -57,21 +57,63 @@ def in_causal_order(
         queue = queues[number]
         while queue:
             op = queue[0]
-            members = members_of(op)
-            needed = {lane_number[lane_of(member)] for member in members if member.op_id in coming}
+            key, needed = calls.look_at(op)
             if len(needed) < 2:
-                coming.discard(op.op_id)
+                calls.note_gone(op)
                 yield [queue.popleft()]
                 continue
-            key = min(member.op_id for member in members)
             arrived = waiting.setdefault(key, {})
             arrived[number] = op
-            if arrived.keys() < needed:
+            if len(arrived) < len(needed):
                 break
             del waiting[key]
             for other, member in sorted(arrived.items()):
-                coming.discard(member.op_id)
+                calls.note_gone(member)
                 queues[other].popleft()
                 if other != number:
                     ready.append(other)
             yield [member for _, member in sorted(arrived.items())]
+
+
+_ALONE: tuple[int, frozenset[int]] = (-1, frozenset())
+
+
+class _Calls:
+    """The exchanges that are still to come, each looked through once while nobody has left it.
+
+    All of many ranks arrive at one: looking at all its members for each of them takes too long.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[OpRecord],
+        members_of: Callable[[OpRecord], Sequence[OpRecord]],
+        lane_number: Mapping[Lane, int],
+    ) -> None:
+        self._members_of = members_of
+        self._lane_number = lane_number
+        self._coming = {op.op_id for op in ops}
+        # By the identity of its list of members: the list, so that it stays, and what is known.
+        self._found: dict[int, tuple[Sequence[OpRecord], int, frozenset[int]]] = {}
+        self._lists_with: dict[int, set[int]] = defaultdict(set)
+
+    def look_at(self, op: OpRecord) -> tuple[int, frozenset[int]]:
+        """Return the key of the exchange that `op` is part of, and the lanes that take part."""
+        members = self._members_of(op)
+        if not members:
+            return _ALONE
+        found = self._found.get(id(members))
+        if found is None or found[0] is not members:
+            present = [m for m in members if m.op_id in self._coming]
+            lanes = frozenset(self._lane_number[lane_of(m)] for m in present)
+            found = (members, min(m.op_id for m in members), lanes)
+            self._found[id(members)] = found
+            for member in present:
+                self._lists_with[member.op_id].add(id(members))
+        return found[1], found[2]
+
+    def note_gone(self, op: OpRecord) -> None:
+        """Forget what was known of the exchanges of an execution that had its turn."""
+        self._coming.discard(op.op_id)
+        for number in self._lists_with.pop(op.op_id, ()):
+            self._found.pop(number, None)
