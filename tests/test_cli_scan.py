@@ -21,6 +21,7 @@ from dumpscope.store import Store
 NAME = "MatMulV2.net_MatMul-op0.5.2.1764417600000000"
 FOLDER = "20251129120000/0/net/1/0"
 FIELDS = (1, 3, 7, 0, 0, 0, 0x1000, 0x2000, 4, 5, 0x110)
+_FORCE = {"baseline": ("--force",)}
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +74,34 @@ def unchecked(tmp_path: Path) -> Path:
 
 
 # --- exit statuses -----------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_store_says_which_one_is_read(
+    bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DUMPSCOPE_STORE", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    own = tmp_path / "state/dumpscope/scans.db"
+    with monkeypatch.context() as inside:
+        inside.chdir(bad)
+        assert run("scan", ".").status == 1
+    assert own.exists()
+    said = f"dumpscope: this folder has no store, so {own} is read; --store FILE names another\n"
+    for command in (
+        ("report",),
+        ("trace",),
+        ("trend",),
+        ("scans", "list"),
+        ("show", "net/MatMul-op0"),
+        ("baseline", "write", "known.json"),
+    ):
+        ended = run(*command)
+        assert ended.status == 0
+        # A file to show needs no store: what a scan says of it is only told along.
+        assert ended.err.startswith(said) == (command[0] != "show")
+        assert said not in run(*command, "--store", str(own), *_FORCE.get(command[0], ())).err
+    assert run("scan", bad).status == 1
+    assert said not in run("report").err
 
 
 def test_the_commands_that_are_told_read_the_store_of_this_scan(bad: Path) -> None:

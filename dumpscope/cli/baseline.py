@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dumpscope.cli.stored import find_store
+
 if TYPE_CHECKING:
     from dumpscope.model import Scan
     from dumpscope.nightly.baseline import Entry
@@ -60,7 +62,12 @@ def write(
     found = _load(scan_id, store_file).findings
     entries = [replace(e, reason=reason, expires=expires) for e in collect_entries(found)]
     _save(file, entries, force=force)
-    click.echo(f"dumpscope: wrote {len(entries)} entries to {file}", err=True)
+    findings = f"{len(found)} finding{'' if len(found) == 1 else 's'}"
+    click.echo(
+        f"dumpscope: wrote {findings} to {file}, as {len(entries)} entries: one for each tensor "
+        "and kind of bad value",
+        err=True,
+    )
 
 
 @baseline.command(epilog="Example: dumpscope baseline update known.json --drop-gone")
@@ -129,9 +136,9 @@ def show(file: str) -> None:
 
 def _load(scan_id: str | None, store_file: str | None) -> Scan:
     from dumpscope.scanning import load_scan
-    from dumpscope.store import Store, existing_store_path
+    from dumpscope.store import Store
 
-    path = existing_store_path(store=store_file)
+    path = find_store(store_file)
     with Store.open(path, create=False, write=False) as store:
         return load_scan(store, store.find_scan(scan_id or "latest"))
 

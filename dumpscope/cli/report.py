@@ -14,7 +14,7 @@ import click
 
 from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 from dumpscope.cli.rank_options import asked_ranks, make_rank_options
-from dumpscope.cli.stored import options_of
+from dumpscope.cli.stored import find_store, options_of
 from dumpscope.reporters.registry import load_reporters
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ def _load(values: dict[str, Any]) -> Scan:
     """Load the scan, with what it was asked for and the filters of this call."""
     from dumpscope.ranks.rankview import refuse_wrong_sizes
     from dumpscope.scanning import load_scan
-    from dumpscope.store import Store, existing_store_path
+    from dumpscope.store import Store
 
-    path = existing_store_path(store=values["store_file"])
+    path = find_store(values["store_file"])
     with Store.open(path, create=False, write=False) as store:
         scan_id = store.find_scan(values["scan_id"] or "latest")
         filters: dict[str, Any] = {

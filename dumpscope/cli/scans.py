@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from dumpscope.cli.rank_options import add_rank_options, asked_ranks
-from dumpscope.cli.stored import options_of
+from dumpscope.cli.stored import find_store, options_of
 from dumpscope.errors import StoreError
 
 if TYPE_CHECKING:
@@ -181,9 +181,9 @@ def _print_scan(
 
 
 def _open_store(store_file: str | None, *, write: bool) -> Store:
-    from dumpscope.store import Store, existing_store_path
+    from dumpscope.store import Store
 
-    return Store.open(existing_store_path(store=store_file), create=False, write=write)
+    return Store.open(find_store(store_file), create=False, write=write)
 
 
 def _tell_removed(store: Store, scan_ids: Sequence[str]) -> None:

@@ -7,17 +7,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from dumpscope.model import Scan
     from dumpscope.store import Store
 
-__all__ = ["open_scan", "open_scan_if_any", "options_of"]
+__all__ = ["find_store", "open_scan", "open_scan_if_any", "options_of"]
 
 
 def options_of(store_file: str | None, scan_id: str | None = None) -> list[str]:
     """Return what a command needs to look into the same scan, as it was given to this one."""
     given = (("--store", store_file), ("--scan", scan_id))
     return [word for option, value in given if value for word in (option, value)]
+
+
+def find_store(store_file: str | None) -> str:
+    """Return the store to read; say on stderr when it is none that this folder suggests.
+
+    In a folder without a store that is the user's own, whose newest scan may be of another dump.
+    """
+    from dumpscope.store import existing_store_path, is_users_own
+
+    path = existing_store_path(store=store_file)
+    if not store_file and is_users_own(path):
+        click.echo(
+            f"dumpscope: this folder has no store, so {path} is read; --store FILE names another",
+            err=True,
+        )
+    return path
 
 
 @contextmanager
@@ -27,9 +45,9 @@ def open_scan(store_file: str | None, scan_id: str | None) -> Iterator[tuple[Sto
     Raises `StoreError` when there is no store or no such scan.
     """
     from dumpscope.scanning import load_scan
-    from dumpscope.store import Store, existing_store_path
+    from dumpscope.store import Store
 
-    path = existing_store_path(store=store_file)
+    path = find_store(store_file)
     with Store.open(path, create=False, write=False) as store:
         yield store, load_scan(store, store.find_scan(scan_id or "latest"))
 
@@ -41,8 +59,9 @@ def open_scan_if_any(
     """The same for commands that can do without: `None` when nobody asked and there is none."""
     from dumpscope.store import existing_store_path
 
-    if not scan_id and not store_file and not os.path.exists(existing_store_path()):
+    path = existing_store_path(store=store_file)
+    if not scan_id and not store_file and not os.path.exists(path):
         yield None
         return
-    with open_scan(store_file, scan_id) as opened:
+    with open_scan(path, scan_id) as opened:
         yield opened

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
+from dumpscope.cli.stored import find_store
 
 if TYPE_CHECKING:
     from dumpscope.model import OpRecord
@@ -76,13 +77,13 @@ def trend(
     from dumpscope.nightly.trend import trend_series
     from dumpscope.reporters.delivery import check_target, open_target
     from dumpscope.reporters.trend_report import Trend, dump_trend, print_trend, write_trend_csv
-    from dumpscope.store import Selection, Store, existing_store_path
+    from dumpscope.store import Selection, Store
     from dumpscope.words import language_of
 
     check_asked_paths([("--csv", csv_path), ("--json", "-" if as_json else None)])
     if csv_path is not None:
         check_target(csv_path, force=force)
-    path = existing_store_path(store=store_file)
+    path = find_store(store_file)
     selection = Selection(steps=steps, ranks=ranks, op_globs=op_globs)
     shown = (_JSON_LIMIT if as_json else _TABLE_LIMIT) if limit is None else limit
     with Store.open(path, create=False, write=False) as store:

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from dumpscope.store.copying import StoreCopying
 from dumpscope.store.listing import ScanInfo, ScanState, StoreListing
-from dumpscope.store.location import default_store_path, existing_store_path
+from dumpscope.store.location import default_store_path, existing_store_path, is_users_own
 from dumpscope.store.memory import Memory
 from dumpscope.store.opening import SQLITE_VERSION, open_file
 from dumpscope.store.reading import StoreReading
@@ -29,6 +29,7 @@ __all__ = [
     "Store",
     "default_store_path",
     "existing_store_path",
+    "is_users_own",
 ]
 
 

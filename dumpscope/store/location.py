@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from dumpscope.errors import StoreError
 
-__all__ = ["STORE_VARIABLE", "default_store_path", "existing_store_path"]
+__all__ = ["STORE_VARIABLE", "default_store_path", "existing_store_path", "is_users_own"]
 
 STORE_VARIABLE = "DUMPSCOPE_STORE"
 
@@ -83,6 +83,12 @@ def existing_store_path(
     here = os.path.join(_FOLDER, _NAME)
     away = _state_store(environ)
     return away if away and not os.path.exists(here) and os.path.exists(away) else here
+
+
+def is_users_own(path: str, *, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether a store was chosen because neither the variable nor this folder names one."""
+    environ = os.environ if environ is None else environ
+    return not environ.get(STORE_VARIABLE) and path == _state_store(environ)
 
 
 def _state_store(environ: Mapping[str, str]) -> str | None:
