@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dumpscope.causality.dataflow import Dataflow
+from dumpscope.causality.dataflow import Dataflow, KnownInput, Producer
 from dumpscope.causality.hardware import Flag
 from dumpscope.causality.verdicts import Judge
 from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, TensorStats, Verdict
@@ -188,6 +188,30 @@ def test_an_input_recorded_after_it_was_overwritten_says_nothing() -> None:
     read = tensor("input", 0, bad(nan=3), digest="bytes", address=0x1000)
     written = tensor("output", 0, bad(nan=3), digest="bytes", address=0x1000)
     assert verdicts(make_op("Relu", [read], [written])) == {"Relu": "unknown_inputs"}
+
+
+def test_values_that_were_written_after_the_fact_are_not_told_as_what_was_read() -> None:
+    buffer = {"digest": "bytes", "address": 0x1000}
+    before = make_op("Cast", [clean(3)], [tensor("output", 0, clean(9), address=0x1000)], at=1)
+    later = bad(posinf=30)  # its finite elements reach 1, those that were read reach 9
+    op = make_op(
+        "Div",
+        [tensor("input", 0, later, **buffer), clean(2)],
+        [tensor("output", 0, later, **buffer)],
+        at=2,
+    )
+    known = KnownInput((Producer(before, before.outputs[0], "address"),))
+    flow = Dataflow([before, op], {(op.op_id, 0): known})
+    (finding,) = Judge(flow, rules=load_rules(), flags={}).judge_all()
+    assert finding.verdict is Verdict.ORIGIN
+    assert finding.reason.parameters["max_input"] is None
+
+
+def test_a_buffer_that_is_received_into_is_no_value_that_was_read() -> None:
+    findings = judge(
+        make_op("HcomReceive", [clean(999)], [bad(nan=1)], name="pp/HcomReceive_1", device=1)
+    )
+    assert [f.reason.parameters["max_input"] for f in findings] == [None]
 
 
 def all_reduce(device: int, inp: TensorStats, out: TensorStats, at: int = 5) -> OpRecord:

@@ -120,10 +120,16 @@ ENGLISH: list[tuple[str, Parameters, str]] = [
     ),
     (
         "origin_mask",
-        {"nan": 4, "posinf": 0, "index_in": 1},
+        {"nan": 4, "posinf": 0, "index_in": 1, "op_type": "SoftmaxV2"},
         "Output 0 has 4 NaN of 2,048 float16 elements; the only non-finite values it read are "
         "the mask constant in input 1: a row that is masked completely turns into NaN in this "
         "operator.",
+    ),
+    (
+        "origin_mask",
+        {"nan": 4, "posinf": 0, "index_in": 1, "op_type": "Mul"},
+        "Output 0 has 4 NaN of 2,048 float16 elements; the only non-finite values it read are "
+        "the mask constant in input 1: computing with it, the operator itself produced these.",
     ),
     (
         "saturated_origin",

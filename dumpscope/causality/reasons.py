@@ -150,8 +150,13 @@ def _describe_inputs(states: Sequence[InputState], parameters: _Parameters) -> N
     """How many inputs are known, the largest finite magnitude, and which of them is a mask."""
     known = 0
     largest: float | None = None
+    seen = True
     for state in states:
+        if state.kind == "absent":
+            continue
         stats = state.tensor.stats
+        # Known to be finite by its producer: the values it has here came later, or are not all.
+        seen = seen and not (state.kind == "finite" and _is_other(state.tensor))
         if state.kind in ("finite", "expected") and (state.own or state.evidence is None):
             known += 1
         if state.kind == "expected" and "index_in" not in parameters:
@@ -160,7 +165,11 @@ def _describe_inputs(states: Sequence[InputState], parameters: _Parameters) -> N
             if value is not None and (largest is None or abs(value) > largest):
                 largest = abs(float(value))
     parameters["inputs"] = known
-    parameters["max_input"] = largest
+    parameters["max_input"] = largest if seen else None
+
+
+def _is_other(tensor: TensorSummary) -> bool:
+    return bool(tensor.stats.nonfinite or tensor.missing_bytes or not tensor.checked)
 
 
 def _describe_tensor(tensor: TensorSummary, because: Because, parameters: _Parameters) -> None:

@@ -17,6 +17,7 @@ from dumpscope.words.facts import (
     format_number,
     list_kinds,
     name_operator,
+    normalises_rows,
     tell_name,
 )
 
@@ -208,9 +209,8 @@ def _origin_generator(facts: Facts) -> str:
 def _origin_mask(facts: Facts) -> str:
     index = facts.count("index_in")
     mask = "某个输入" if index is None else f"输入 {index} "
-    return (
-        f"{_has(facts)}；它读到的非有限值只有{mask}中的掩码常量：被完全屏蔽的行在该算子中变成了 NaN"
-    )
+    made = "被完全屏蔽的行在该算子中变成了 NaN" if normalises_rows(facts) else "异常由它算出"
+    return f"{_has(facts)}；它读到的非有限值只有{mask}中的掩码常量：{made}"
 
 
 def _origin_expected(facts: Facts) -> str:

@@ -14,6 +14,7 @@ from dumpscope.words.facts import (
     format_number,
     list_kinds,
     name_operator,
+    normalises_rows,
     tell_name,
 )
 
@@ -166,9 +167,11 @@ def _origin_generator(facts: Facts) -> str:
 def _origin_mask(facts: Facts) -> str:
     index = facts.count("index_in")
     mask = "an input" if index is None else f"input {index}"
+    made = "computing with it, the operator itself produced these"
+    if normalises_rows(facts):
+        made = "a row that is masked completely turns into NaN in this operator"
     return (
-        f"{_has(facts)}; the only non-finite values it read are the mask constant in {mask}: "
-        "a row that is masked completely turns into NaN in this operator"
+        f"{_has(facts)}; the only non-finite values it read are the mask constant in {mask}: {made}"
     )
 
 

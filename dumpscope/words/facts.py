@@ -7,7 +7,15 @@ import math
 from dumpscope.model import Reason
 from dumpscope.safetext import make_printable
 
-__all__ = ["Facts", "format_count", "format_number", "list_kinds", "name_operator", "tell_name"]
+__all__ = [
+    "Facts",
+    "format_count",
+    "format_number",
+    "list_kinds",
+    "name_operator",
+    "normalises_rows",
+    "tell_name",
+]
 
 
 class Facts:
@@ -73,6 +81,12 @@ def name_operator(facts: Facts, type_key: str, name_key: str) -> str:
     if op_name.startswith(op_type):
         return op_name
     return f"{op_type} {op_name}".strip()
+
+
+def normalises_rows(facts: Facts) -> bool:
+    """Whether the operator divides a row by its own sum, which of a masked row is 0."""
+    op_type = facts.text("op_type").lower()
+    return "softmax" in op_type or "attention" in op_type
 
 
 def tell_name(facts: Facts) -> str:
