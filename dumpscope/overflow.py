@@ -94,7 +94,7 @@ def _bits(word: int) -> list[int]:
 
 
 def _describe_bit(bit: int, meaning: str | None) -> str:
-    return f"0x{bit:x} {meaning or f'{BITS_UNKNOWN} 0x{bit:x}'}"
+    return f"0x{bit:x} {meaning or BITS_UNKNOWN}"
 
 
 def _describe_code(word: int, shift: int, mask: int, codes: Mapping[int, str]) -> list[str]:

@@ -103,6 +103,16 @@ def numbers_of(text: str) -> list[int]:
     return [int(n) for n in re.findall(r"^ *(\d+)  [a-z_]+ ", text, re.MULTILINE)]
 
 
+def test_the_parts_of_an_operator_that_was_split_can_be_told_apart() -> None:
+    parts = [make_finding(i, Verdict.ORIGIN, "net/bmm") for i in (1, 2)]
+    parts = [replace(f, op=replace(f.op, thread_id=i)) for i, f in enumerate(parts)]
+    scan = replace(overflow_scan(), findings=tuple(parts))
+    for lang, word in (("en", "thread"), ("zh", "线程")):
+        told = re.findall(rf"^    {word} (\d)  ", render_scan(scan, lang=lang), re.MULTILINE)
+        assert told == ["0", "1"]
+    assert "thread" not in render_scan(overflow_scan())
+
+
 def test_the_commands_name_the_store_and_the_scan_that_were_asked_for() -> None:
     place = ["--store", "night 1.db", "--scan", "latest~1"]
     told = "--store 'night 1.db' --scan 'latest~1'"

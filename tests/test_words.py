@@ -377,7 +377,7 @@ def test_every_hardware_status_is_translated(kind: str, word: int) -> None:
 
 def test_a_further_status_word_is_told_in_chinese() -> None:
     (_, bit) = describe_status("AIC", [0x20, 0x2])
-    assert render_status(bit, "zh") == "0x2 含义未知的位 0x2（第 1 个状态字）"
+    assert render_status(bit, "zh") == "0x2 含义未知的位（第 1 个状态字）"
 
 
 def test_verdicts_have_names_and_meanings() -> None:

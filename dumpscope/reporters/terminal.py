@@ -256,10 +256,18 @@ class _Page:
             Text(shorten(told, why, self._ellipsis)),
         ]
 
+    def _name_thread(self, finding: Finding) -> str:
+        """The part of an operator that was split (FFTS+): its parts have one name."""
+        thread = finding.op.thread_id
+        if thread is None:
+            return ""
+        return f"\n线程 {thread}" if self._zh else f"\nthread {thread}"
+
     def _verdict_cell(self, finding: Finding) -> Text:
         from rich.text import Text
 
         place = " ".join(filter(None, (self._name_step(finding), self._name_device(finding))))
+        place += self._name_thread(finding)
         cell = Text(self._name_verdict(finding), style=self._colour(finding))
         cell.append("\n" + place, style="not bold default")
         return cell
