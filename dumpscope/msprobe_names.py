@@ -29,6 +29,7 @@ __all__ = [
     "ProbeName",
     "ProbeTensorName",
     "forward_twin",
+    "is_parameter",
     "module_backward",
     "parse_probe_name",
     "parse_probe_tensor",
@@ -188,3 +189,8 @@ def parse_probe_tensor(file_name: str) -> ProbeTensorName | None:
         op_name, rest = match.groups()
         return ProbeTensorName(op_name, "output", rest or "")
     return None
+
+
+def is_parameter(tensor_name: str | None) -> bool:
+    """Whether an input is listed as a parameter of its module ("parameters.weight")."""
+    return tensor_name is not None and tensor_name.startswith("parameters.")

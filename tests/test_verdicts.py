@@ -262,3 +262,17 @@ def test_a_value_that_turns_up_inside_a_module_arose_in_it() -> None:
         "Module.attn", [clean()], [bad(nan=1)], at=2, name="Module.attn.forward.0", container=True
     )
     assert verdicts(softmax, module) == {"Module.softmax": "propagated", "Module.attn": "origin"}
+
+
+def test_a_parameter_is_not_made_by_the_module_around_or_by_what_ran_before() -> None:
+    weight = tensor("input", 1, bad(nan=1), name="parameters.weight")
+    other = make_op("Torch.log", [clean()], [bad(nan=2)], at=1)
+    inner = make_op(
+        "Module.fc", [clean(), weight], [bad(nan=4)], at=2, name="Module.fc.forward.0",
+        container=True, parent="Module.net.forward.0",
+    )  # fmt: skip
+    module = make_op(
+        "Module.net", [clean()], [bad(nan=4)], at=3, name="Module.net.forward.0", container=True
+    )
+    assert verdicts(inner, module) == {"Module.fc": "bad_input", "Module.net": "propagated"}
+    assert verdicts(other, inner)["Module.fc"] == "bad_input"

@@ -15,6 +15,7 @@ from dumpscope.causality.inputs import (
 )
 from dumpscope.causality.nesting import Nesting
 from dumpscope.model import OpRecord, TensorSummary
+from dumpscope.msprobe_names import is_parameter
 from dumpscope.ranks.topology import fills_a_buffer
 from dumpscope.records import record
 
@@ -136,10 +137,12 @@ class InputReader:
                 return InputState(tensor, "bad", cause=by_bytes.op, evidence="bytes")
         if not same and not known.outside and self._expected.looks_expected(op, tensor):
             return InputState(tensor, "expected")
-        earlier = None if known.outside else lane.bad.get(op.step)
+        # Parameters were there before the step began: neither order nor the module around explains.
+        made_before = is_parameter(tensor.name)
+        earlier = None if known.outside or made_before else lane.bad.get(op.step)
         if earlier is not None:
             return InputState(tensor, "bad", cause=earlier, evidence="order")
-        around = self._arose_inside(op)
+        around = None if made_before else self._arose_inside(op)
         if around is not None:
             return InputState(tensor, "bad", cause=around, evidence="graph")
         rule = self._expected.covering_foreign(op, tensor)
