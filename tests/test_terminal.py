@@ -123,6 +123,20 @@ def test_the_commands_name_the_store_and_the_scan_that_were_asked_for() -> None:
     assert lines[-1].endswith(f"dumpscope report --json=- --limit 1 {told}")
 
 
+def test_it_is_told_why_tensors_were_not_checked() -> None:
+    op = make_finding(1).op
+    whys = ["structure_only", "truncated", "structure_only"]
+    scan = replace(
+        incomplete_scan(),
+        unchecked=tuple((op, replace(op.tensors[0], unchecked=why)) for why in whys),
+    )
+    lines = render_scan(scan).splitlines()
+    first = lines.index("    1: it is truncated")
+    assert lines[first - 1].startswith("    2: ")
+    assert "structure" in lines[first - 1]
+    assert "    1：数据被截断" in render_scan(scan, lang="zh").splitlines()
+
+
 def test_the_first_files_that_could_not_be_read_are_named() -> None:
     failures = tuple(
         ReadFailure(f"d/{i}\x1b[2J", "adump", "CorruptDumpError", 0, f"expected {i} bytes")

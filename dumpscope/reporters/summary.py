@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from dumpscope.model import Finding, Reason, Scan, Verdict
 from dumpscope.safetext import make_printable
 
 __all__ = [
+    "count_unchecked",
     "headline_of",
     "leading_finding",
     "list_config",
@@ -89,6 +91,11 @@ def unchecked_of(scan: Scan) -> list[Reason]:
         if count:
             found.setdefault(code, Reason(code, {"count": count}))
     return list(found.values())
+
+
+def count_unchecked(scan: Scan) -> list[tuple[str, int]]:
+    """Return why tensors could not be checked, the most frequent of it first, with counts."""
+    return Counter(tensor.unchecked or "" for _, tensor in scan.unchecked).most_common()
 
 
 def notes_of(scan: Scan) -> list[Reason]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.model import Finding, Reason, Scan, Verdict
@@ -18,6 +18,7 @@ from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.followers import choose_rows, count_hidden, is_follower
 from dumpscope.reporters.ranks import rank_notes
 from dumpscope.reporters.summary import (
+    count_unchecked,
     headline_of,
     leading_finding,
     next_steps,
@@ -43,8 +44,8 @@ DEFAULT_LIMIT = 20
 """Findings that the table shows when nobody says how many."""
 
 _MIN_WIDTH = 60
-_FAILURES = 3
-"""Files that could not be read and are named; the reports name all."""
+_DETAILS = 3
+"""Files that could not be read and are named, and reasons; the reports name all."""
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _STATUS_COLOURS = {0: "bold green", 1: "bold red", 3: "bold yellow"}
@@ -176,7 +177,6 @@ class _Page:
             self._print_remainder()
         self._print_counts()
         self._print_notes("section_not_checked", unchecked_of(self._scan))
-        self._print_failures()
         told = rank_notes(self._scan)
         self._print_notes("section_notes", [n for n in notes_of(self._scan) if n not in told])
         self._print_notes("section_next", next_steps(self._scan, self._place))
@@ -223,9 +223,7 @@ class _Page:
 
     def _name_device(self, finding: Finding) -> str:
         device = finding.op.device
-        if device is None:
-            return ""
-        return f"设备 {device}" if self._zh else f"dev {device}"
+        return "" if device is None else f"{'设备' if self._zh else 'dev'} {device}"
 
     def _follower_cells(
         self, finding: Finding, before: Finding | None, operator: int, why: int
@@ -259,9 +257,7 @@ class _Page:
     def _name_thread(self, finding: Finding) -> str:
         """The part of an operator that was split (FFTS+): its parts have one name."""
         thread = finding.op.thread_id
-        if thread is None:
-            return ""
-        return f"\n线程 {thread}" if self._zh else f"\nthread {thread}"
+        return "" if thread is None else f"\n{'线程' if self._zh else 'thread'} {thread}"
 
     def _verdict_cell(self, finding: Finding) -> Text:
         from rich.text import Text
@@ -346,8 +342,7 @@ class _Page:
     def _print_notes(self, section: str, reasons: list[Reason]) -> None:
         if not reasons:
             return
-        colon = "：" if self._zh else ":"
-        self._print(f"{self._label(section)}{colon}", "bold")
+        self._print(self._label(section) + ("：" if self._zh else ":"), "bold")
         for reason in reasons:
             text = self._say(reason)
             if reason.code.startswith("next_"):
@@ -355,16 +350,22 @@ class _Page:
                 self._print_line(f"  {text}")
             else:
                 self._print(text, indent=2)
+            for line in self._list_details(reason.code):
+                self._print(self._safe(line), indent=4)
 
-    def _print_failures(self) -> None:
-        """Name the first files that could not be read: the sentence above only counts them."""
-        failures = self._scan.read_failures
-        for failure in failures[:_FAILURES]:
-            told = f"{failure.file}{'：' if self._zh else ': '}{failure.message}"
-            self._print(self._safe(told), indent=4)
-        if len(failures) > _FAILURES:
-            more = phrase("and_more_nodes", self._lang, count=len(failures) - _FAILURES)
-            self._print(more.replace("…", self._ellipsis), indent=4)
+    def _list_details(self, code: str) -> Iterator[str]:
+        """Name what a sentence only counts: why it was not checked, the first files."""
+        colon = "：" if self._zh else ": "
+        if code == "unchecked":
+            for why, count in count_unchecked(self._scan)[:_DETAILS]:
+                yield f"{format_count(count)}{colon}{self._label(why)}"
+        elif code == "read_failures":
+            failures = self._scan.read_failures
+            for failure in failures[:_DETAILS]:
+                yield f"{failure.file}{colon}{failure.message}"
+            if len(failures) > _DETAILS:
+                more = phrase("and_more_nodes", self._lang, count=len(failures) - _DETAILS)
+                yield more.replace("…", self._ellipsis)
 
     # --- parts -----------------------------------------------------------------------------
 
