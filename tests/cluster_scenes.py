@@ -191,6 +191,10 @@ class Cluster:
         self._scheduler.kill()
         self._scheduler.wait()
 
+    def stop_scheduler(self, number: int = signal.SIGSTOP) -> None:
+        """Let the scheduler hang, or go on."""
+        self._scheduler.send_signal(number)
+
     def count_tasks(self) -> int:
         """How many tasks the scheduler knows."""
         found: int = self.client.run_on_scheduler(_count_tasks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -251,6 +252,39 @@ def test_a_lost_scheduler_is_told_and_the_scan_goes_on_later(
     )
     assert resumed.status == 1
     assert document_of(resumed.out) == scan_here(tree)
+
+
+def test_a_scheduler_that_stops_answering_is_told(
+    tmp_path: Path, own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "ANSWER_S", 1.0)
+    monkeypatch.setattr(executor, "LOOK_EVERY_S", 0.5)
+    tree = write_dumps(tmp_path / "tree", 6, "gate")
+    own_cluster.start_worker()
+    watch = at_the_gate(own_cluster, lambda _: own_cluster.stop_scheduler())
+    where = ("--executor", "dask", "--scheduler", str(own_cluster.file))
+    try:
+        ended = run("scan", tree, "--store", "s.db", *where)
+    finally:
+        own_cluster.stop_scheduler(signal.SIGCONT)
+        watch.join(PATIENCE_S)
+    assert ended.status == 2
+    assert ended.err.startswith("dumpscope: the connection to the dask scheduler ")
+    assert ended.err.count("\n") == 1
+
+
+def test_nothing_of_the_library_is_logged_while_a_cluster_is_used(cluster: Cluster) -> None:
+    client = logging.getLogger("distributed.client")
+    before = client.level
+    client.setLevel(logging.WARNING)  # as its configuration does
+    try:
+        connection = connecting.Connection(str(cluster.file), 1)
+        assert not client.isEnabledFor(logging.ERROR)
+        assert not logging.getLogger("distributed.core").isEnabledFor(logging.ERROR)
+        connection.close()
+        assert client.level == logging.WARNING
+    finally:
+        client.setLevel(before)
 
 
 def test_an_interrupt_leaves_the_cluster_alone(tmp_path: Path, cluster: Cluster) -> None:

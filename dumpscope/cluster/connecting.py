@@ -27,6 +27,10 @@ CONNECT_S = 30.0
 FIRST_WORKER_S = 60.0
 """How long to wait for the first worker of a cluster that has none."""
 
+ANSWER_S = 120.0
+"""How long a busy scheduler may take to say which workers it has. One that is stopped, or whose
+machine hangs, keeps its connections."""
+
 _LOOK_EVERY_S = 0.5
 _GONE = (OSError, RuntimeError, ValueError, TimeoutError, asyncio.TimeoutError)
 """What calls of a client raise whose scheduler is gone."""
@@ -67,9 +71,9 @@ class Connection:
         except ImportError as error:
             raise OptionsError(_MISSING) from error
         # A lost connection is told in one sentence, not in the log of a library.
-        self._logger = logging.getLogger("distributed")
-        self._level = self._logger.level
-        self._logger.setLevel(logging.CRITICAL)
+        self._levels = {logger: logger.level for logger in _loggers_of("distributed")}
+        for logger in self._levels:
+            logger.setLevel(logging.CRITICAL)
         self._cluster: Any = None
         self.lost = False
         try:
@@ -102,7 +106,9 @@ class Connection:
         Raises `ClusterError` when the scheduler is lost.
         """
         try:
-            return sum(self.client.nthreads().values())
+            ask = self.client.scheduler.ncores
+            threads: dict[str, int] = self.client.sync(ask, callback_timeout=ANSWER_S)
+            return sum(threads.values())
         except _GONE as error:
             raise self.tell_lost() from error
 
@@ -164,7 +170,8 @@ class Connection:
                 with suppress(*_GONE):
                     self._cluster.close()
         finally:
-            self._logger.setLevel(self._level)
+            for logger, level in self._levels.items():
+                logger.setLevel(level)
 
 
 @contextmanager
@@ -255,6 +262,16 @@ def _find(distributed: Any, scheduler: str) -> Any:
             "address such as tcp://10.0.0.1:8786, or the file of `dask scheduler "
             "--scheduler-file`, of one that runs"
         ) from error
+
+
+def _loggers_of(library: str) -> list[logging.Logger]:
+    """Return the logger of a library and those below it that have a level of their own."""
+    below = [
+        logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger) and name.startswith(f"{library}.") and logger.level
+    ]
+    return [logging.getLogger(library), *below]
 
 
 def _text(error: Exception) -> str:
