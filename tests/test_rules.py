@@ -421,6 +421,14 @@ def test_a_rules_file_in_another_encoding_is_told(tmp_path: Path) -> None:
         load_rules(str(file))
 
 
+def test_a_rules_file_without_an_end_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    with file.open("wb") as sparse:
+        sparse.truncate(1 << 40)  # more than any memory holds
+    with pytest.raises(ConfigError, match=r"mine\.toml: expected rules of at most 4194304 bytes"):
+        load_rules(str(file))
+
+
 @pytest.mark.parametrize("slot", ["output.*", "*", "input.12?", "output.1000", "*put.[01]"])
 def test_slots_are_globs(tmp_path: Path, slot: str) -> None:
     file = tmp_path / "mine.toml"

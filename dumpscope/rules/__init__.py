@@ -34,6 +34,7 @@ _FIELDS = {
     "name", "op_type", "op_name", "slot", "kind", "min_share", "one_sided", "condition",
     "reason", "reason_zh",
 }  # fmt: skip
+_MOST_BYTES = 4 << 20
 _LIMITS = _FIELDS - {"name", "reason", "reason_zh"}
 
 
@@ -155,9 +156,12 @@ def load_rules(path: str | None = None) -> RuleSet:
     rules = list(_parse(built_in, "builtin.toml", built_in=True))
     if path is not None:
         try:
-            content = Path(path).read_bytes()
+            with open(path, "rb") as file:
+                content = file.read(_MOST_BYTES + 1)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(f"{path}: expected rules of at most {_MOST_BYTES} bytes, found more")
         rules = [*_parse(content, path, built_in=False), *rules]
     return RuleSet(tuple(rules))
 
