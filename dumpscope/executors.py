@@ -127,7 +127,7 @@ class ThreadExecutor:
         waiting: deque[Future[Result]] = deque()
         try:
             for batch in batches:
-                waiting.append(self._pool.submit(work, batch))
+                waiting.append(_submit(self._pool, work, batch))
                 if len(waiting) >= self.jobs * _AHEAD:
                     yield waiting.popleft().result()
             while waiting:
@@ -209,7 +209,7 @@ class MixedExecutor:
         """Give a batch to whom it suits best."""
         ticket = _Ticket[Result](batch)
         if sum(file.size for file in batch) >= len(batch) * LARGE_FILE_BYTES:
-            ticket.future = self._pool.submit(work, batch)
+            ticket.future = _submit(self._pool, work, batch)
             ticket.in_thread = True
             return ticket
         self._collect(sent, 0)
@@ -283,6 +283,26 @@ class MixedExecutor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _submit(
+    pool: ThreadPoolExecutor,
+    work: Callable[[Sequence[DumpFile]], Result],
+    batch: Sequence[DumpFile],
+) -> Future[Result]:
+    """Give a batch to the threads; where the system has no more of them, do it here."""
+    try:
+        return pool.submit(work, batch)
+    except RuntimeError as full:
+        if "new thread" not in str(full):  # the pool is closed
+            raise
+        # The threads that there are may do it as well: that changes nothing.
+        done: Future[Result] = Future()
+        try:
+            done.set_result(work(batch))
+        except Exception as error:  # noqa: BLE001 - it is raised again at the batch's place
+            done.set_exception(error)
+        return done
 
 
 def _count_waiting(process: WorkerProcess) -> int:

@@ -16,6 +16,7 @@ from dumpscope.executors import (
     BATCH_BYTES,
     BATCH_FILES,
     Executor,
+    MixedExecutor,
     SerialExecutor,
     ThreadExecutor,
     batch_files,
@@ -193,3 +194,26 @@ def test_small_files_go_in_hundreds_and_large_ones_alone() -> None:
 def test_batches_are_made_as_they_are_asked_for() -> None:
     endless = (dump_file(0) for _ in iter(int, 1))
     assert len(next(batch_files(endless, max_files=7))) == 7
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+@pytest.mark.parametrize("kind", [ThreadExecutor, MixedExecutor])
+def test_without_room_for_threads_everything_is_done(
+    kind: type[ThreadExecutor | MixedExecutor], limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = 0
+    start = threading.Thread.start
+
+    def start_few(thread: threading.Thread) -> None:
+        nonlocal started
+        if started == limit:
+            raise RuntimeError("can't start new thread")
+        started += 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+    large = [DumpFile("/d", "d", "d", 1 << 22, 0, 0, n) for n in range(20)]
+    with kind(8) as executor:
+        found = list(executor.run(lambda batch: batch[0].inode, ([file] for file in large)))
+    assert found == list(range(20))
+    assert started == limit
