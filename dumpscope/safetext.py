@@ -32,13 +32,6 @@ _FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 # Excel decodes _xHHHH_ in a text to the character of that code, so "mul_x1024_y" would change.
 _CELL_ESCAPE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
-# Characters that JSON allows raw but that break strict UTF-8 (surrogates), line based tools
-# (separators, C1) or the look of a terminal (bidirectional controls, zero-width characters).
-_JSON_UNSAFE = re.compile(
-    "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
-    "\ufeff\ufff0-\ufffb\ufffe\uffff]"
-)
-
 
 def make_printable(text: str) -> str:
     r"""Replace every character that does not print by a visible escape.
@@ -97,7 +90,24 @@ def escape_json_text(document: str) -> str:
     Such characters occur in JSON only inside strings, so that a `\uXXXX` means the same: a
     parser gets the original text back, lone surrogates included.
     """
-    return _JSON_UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", document)
+    # JSON allows them raw, but they break strict UTF-8 (surrogates), line based tools (separators,
+    # C1) or the look of a terminal (bidirectional controls, characters of no width or no font).
+    unsafe = {
+        ord(character): _escape_in_json(character)
+        for character in set(document)
+        if not character.isprintable()
+        and character != "\n"
+        and unicodedata.category(character) != "Zs"
+    }
+    return document.translate(unsafe) if unsafe else document
+
+
+def _escape_in_json(character: str) -> str:
+    code = ord(character)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 def _escape(character: str) -> str:

@@ -129,4 +129,6 @@ def test_json_text_escapes_what_acts_on_a_terminal() -> None:
     text = "\x7f\x9b\u202e\u2028\ufeff\udcff\ud83d"
     safe = escape_json_text(f'"{text}"')
     assert safe == '"\\u007f\\u009b\\u202e\\u2028\\ufeff\\udcff\\ud83d"'
-    assert escape_json_text('{"算子": 1}') == '{"算子": 1}'
+    # No character, a tag that no font shows, a sign that turns the direction of digits.
+    assert escape_json_text('"\u10cc\U000e0001\u0600"') == '"\\u10cc\\udb40\\udc01\\u0600"'
+    assert escape_json_text('{"算子": 1,\n "a\u3000b": 2}\n') == '{"算子": 1,\n "a\u3000b": 2}\n'
