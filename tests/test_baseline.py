@@ -198,3 +198,10 @@ def test_a_file_that_exists_is_not_overwritten(in_folder: Path, fixture_dir: Pat
 def test_tensors_of_any_slot_count() -> None:
     op = make_op("Less", [tensor("input", 3, bad(nan=2))], [clean()], name="net/less")
     assert [e.slot for e in collect_entries([finding(op)])] == ["input.3"]
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero here")
+def test_a_file_that_never_ends_is_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dumpscope.nightly.baseline._MOST_BYTES", 1 << 20)
+    with pytest.raises(ConfigError, match="/dev/zero: larger than 1 MiB; no baseline"):
+        load_baseline("/dev/zero")

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -382,4 +383,18 @@ def test_a_scheduler_that_does_not_answer_is_told(
     assert ended.err.startswith(
         "dumpscope: the dask scheduler tcp://127.0.0.1:1 cannot be reached ("
     )
+    assert ended.err.count("\n") == 1
+
+
+def test_a_scheduler_that_takes_the_call_and_says_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "CONNECT_S", 0.5)
+    monkeypatch.setattr(connecting, "_LONGEST_GREETING_S", 0.5)
+    tree = write_dumps(tmp_path / "tree", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        ended = run("scan", tree, "--store", "s.db", "--executor", "dask", "--scheduler", address)
+    assert ended.status == 2
+    assert ended.err.startswith(f"dumpscope: the dask scheduler {address} cannot be reached (")
     assert ended.err.count("\n") == 1

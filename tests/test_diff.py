@@ -12,8 +12,9 @@ import pytest
 
 from cli_runs import run
 from dump_trees import write_op, write_tree
+from dumpscope.errors import ConfigError
 from dumpscope.model import Reason
-from dumpscope.nightly import diffing
+from dumpscope.nightly import diffing, sides
 from dumpscope.nightly.baseline import Entry
 from dumpscope.nightly.diffing import Diff, FindingBrief, Reading, Side, compare
 from dumpscope.nightly.headroom import headroom_bits
@@ -277,3 +278,10 @@ def test_wrong_usage(nights: Path, arguments: tuple[str, ...], message: str) -> 
     assert ended.status == 2
     assert message in ended.err
     assert ended.out == ""
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero here")
+def test_a_file_that_never_ends_is_no_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dumpscope.nightly.sides._MOST_BYTES", 1 << 20)
+    with pytest.raises(ConfigError, match="/dev/zero: larger than 0 GiB; name its store instead"):
+        sides._load_document("/dev/zero")

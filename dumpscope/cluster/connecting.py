@@ -10,9 +10,10 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from typing import Any
@@ -24,12 +25,18 @@ __all__ = ["CONNECT_S", "Connection", "call_text", "connect", "say_difference"]
 CONNECT_S = 30.0
 """How long a scheduler may take to answer."""
 
+_LONGEST_GREETING_S = 5.0
+"""How much later than that it may be, since the library does not count the first words."""
+
 FIRST_WORKER_S = 60.0
 """How long to wait for the first worker of a cluster that has none."""
 
 ANSWER_S = 120.0
 """How long a busy scheduler may take to say which workers it has. One that is stopped, or whose
 machine hangs, keeps its connections."""
+
+MOST_PER_CORE = 4
+"""So many workers at most for each core, when the cluster is made for the scan."""
 
 _LOOK_EVERY_S = 0.5
 _GONE = (OSError, RuntimeError, ValueError, TimeoutError, asyncio.TimeoutError)
@@ -90,7 +97,7 @@ class Connection:
         with warnings.catch_warnings(), _without_interrupts():
             warnings.simplefilter("ignore")  # the port of a page that nobody asked for is taken
             self._cluster = distributed.LocalCluster(
-                n_workers=jobs,
+                n_workers=min(jobs, MOST_PER_CORE * (os.cpu_count() or 1)),
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
@@ -255,13 +262,40 @@ def _find(distributed: Any, scheduler: str) -> Any:
     else:
         where = {"address": scheduler}
     try:
-        return distributed.Client(**where, timeout=CONNECT_S, set_as_default=False)
+        return _call_within(
+            CONNECT_S + _LONGEST_GREETING_S,
+            lambda: distributed.Client(**where, timeout=CONNECT_S, set_as_default=False),
+        )
     except (*_GONE, TypeError, LookupError) as error:
         raise ClusterError(
             f"the dask scheduler {scheduler} cannot be reached ({_text(error)}): expected an "
             "address such as tcp://10.0.0.1:8786, or the file of `dask scheduler "
             "--scheduler-file`, of one that runs"
         ) from error
+
+
+def _call_within(patience_s: float, call: Callable[[], Any]) -> Any:
+    """Call what may never return: a scheduler that is stopped takes connections and says nothing.
+
+    Raises `TimeoutError` after `patience_s`, and what the call raises.
+    """
+    answers: list[tuple[Any, Exception | None]] = []
+
+    def run() -> None:
+        try:
+            answers.append((call(), None))
+        except Exception as error:  # noqa: BLE001 - it is raised again by who waits
+            answers.append((None, error))
+
+    thread = threading.Thread(target=run, name="dumpscope-connect", daemon=True)
+    thread.start()
+    thread.join(patience_s)
+    if not answers:
+        raise TimeoutError(f"no answer within {patience_s:.0f} s")
+    answer, error = answers[0]
+    if error is not None:
+        raise error
+    return answer
 
 
 def _loggers_of(library: str) -> list[logging.Logger]:

@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from dumpscope.causality.inputs import is_saturated
@@ -199,11 +198,12 @@ def load_baseline(path: str) -> Baseline:
     ConfigError
         The file cannot be read or is neither.
     """
-    file = Path(path)
     try:
-        if file.stat().st_size > _MOST_BYTES:
+        with open(path, "rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
             raise ConfigError(f"{path}: larger than {_MOST_BYTES >> 20} MiB; no baseline")
-        text = file.read_text(encoding="utf-8")
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     return parse_baseline(text, path)

@@ -127,11 +127,14 @@ def _begins_with(path: str, magic: bytes) -> bool:
 
 def _load_document(path: str) -> Mapping[str, Any]:
     shown = make_printable(path)
-    if os.path.getsize(path) > _MOST_BYTES:
-        raise ConfigError(f"{shown}: larger than {_MOST_BYTES >> 30} GiB; name its store instead")
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            document = json.load(file)
+        with open(path, "rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(
+                f"{shown}: larger than {_MOST_BYTES >> 30} GiB; name its store instead"
+            )
+        document = json.loads(content.decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{shown}: neither a store nor a scan document: {error}") from error
     schema = document.get("schema") if isinstance(document, dict) else None
