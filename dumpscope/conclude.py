@@ -45,7 +45,11 @@ from dumpscope.model import (
 from dumpscope.nightly.baseline import Applied, apply_baseline, load_baseline, note_baseline
 from dumpscope.outcome import decide_outcome
 from dumpscope.ranks.collectives import Collectives
-from dumpscope.ranks.exchanges import find_presence, gather_calls
+from dumpscope.ranks.exchanges import (
+    find_behind_silent_calls,
+    find_presence,
+    gather_calls,
+)
 from dumpscope.ranks.gradnames import ParameterNames
 from dumpscope.ranks.patterns import explain_ranks
 from dumpscope.ranks.ranksummary import summarise_ranks
@@ -151,7 +155,11 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     )
     findings = tuple(
         rank_findings(
-            (f for f in found if f.verdict is not Verdict.EXPECTED), flow, jobs, judge.members_of
+            (f for f in found if f.verdict is not Verdict.EXPECTED),
+            flow,
+            jobs,
+            judge.members_of,
+            judge.doubtful,
         )
     )
     ranks = summarise_ranks(
@@ -160,6 +168,10 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         jobs,
         senders_to=collectives.senders_to,
         topology=topology,
+        came_through=judge.came_through,
+        find_doubtful=lambda ops: find_behind_silent_calls(
+            store, scan_id, ops, material.calls, op_types
+        ),
     )
     applied = _apply_baseline(findings, options)
     findings = applied.findings

@@ -37,6 +37,7 @@ class Job:
         runs: Mapping[int, str] | None = None,
         skew_us: Callable[[int], int] = lambda rank: 0,
         outputs_only: bool = False,
+        inputs_only: bool = False,
     ) -> None:
         self.root = root
         self.ranks = ranks
@@ -44,6 +45,7 @@ class Job:
         self._runs = runs or {}
         self._skew_us = skew_us
         self._outputs_only = outputs_only
+        self._inputs_only = inputs_only
         self._task = dict.fromkeys(range(ranks), 0)
 
     def run(
@@ -65,7 +67,7 @@ class Job:
         path.write_bytes(
             dump_file(
                 [] if self._outputs_only else [_tensor(array) for array in inputs],
-                [_tensor(array) for array in outputs],
+                [] if self._inputs_only else [_tensor(array) for array in outputs],
                 op_name=name,
             )
         )

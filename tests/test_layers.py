@@ -95,6 +95,7 @@ FLOORS = (
         "readers",
         "causality.reasons",
         "ranks.rendezvous",
+        "ranks.silent",
         "reporters",
         "rules",
         "causality.runs",

@@ -139,9 +139,9 @@ def test_a_lost_file_is_named_by_whoever_reads_what_it_wrote(
     assert (first.op.op_type, str(first.verdict)) == ("Muls", "bad_input")
     assert render(first.reason).endswith(
         "nothing in what could be read of the dump produced it: the trouble is older than the "
-        "dump (data, weights or an earlier step), or lies in what could not be read. 1 operator "
-        "before it on this rank and step, RealDiv RealDiv_op, could not be read and may be the "
-        "one at fault."
+        "dump (data, weights or an earlier step), or lies in an operator that was not dumped or in "
+        "what could not be read. 1 operator before it on this rank and step, RealDiv RealDiv_op, "
+        "could not be read and may be the one at fault."
     )
 
 

@@ -41,6 +41,7 @@ VALUES: Mapping[str, str | int | float | bool] = {
     "producer_type": "BatchMatMulV2", "producer_step": 6, "contradicts": "net/other",
     "lost": 2, "lost_name": "Mul net/gone",
     "ranks": "3, 5", "absent": "2", "unread": "4", "source": "net/weight", "seen_before": 4,
+    "through": "HcomAllReduce net/sum",
     "inputs_only": True, "hardware": "0x20 floating-point overflow", "kind": "AIC",
     "maybe_mask": True, "padding_included": True, "at_least": True, "seen_at_consumer": True,
     "tensor_name": "scale", "band_axis": 2, "band_axes": 4, "band_first": 900, "band_last": 1023,
@@ -57,6 +58,9 @@ LEFT_OUT: tuple[frozenset[str], ...] = tuple(
         frozenset,
         [
             (),
+            ("through",),  # an exchange whose result was dumped
+            ("through", "ranks"),
+            ("through", "ranks", "absent"),
             ("ranks",),  # who is absent or unread is told where nobody was bad
             ("ranks", "absent"),
             ("nan", "posinf", "neginf"),  # saturated values where nothing is worse
@@ -264,10 +268,11 @@ SENTENCES: list[tuple[str, Mapping[str, str | int | float | bool], str, str]] = 
         {"lost": 1, "lost_name": "Div net/div"},
         "Input 1 has 3 NaN of 2,048 float16 elements and nothing in what could be read of the dump "
         "produced it: the trouble is older than the dump (data, weights or an earlier step), or "
-        "lies in what could not be read. 1 operator before it on this rank and step, Div net/div, "
-        "could not be read and may be the one at fault.",
+        "lies in an operator that was not dumped or in what could not be read. 1 "
+        "operator before it on this rank and step, Div net/div, could not be read and may be the "
+        "one at fault.",
         "输入 1 的 2,048 个 float16 元素中有 3 个 NaN，而转储中没有任何能读取的算子产生过它："
-        "问题早于本次转储（数据、权重或更早的 step），或出在未能读取的部分。"
+        "问题早于本次转储（数据、权重或更早的 step），或出在未转储的算子或未能读取的部分。"
         "同一 rank、同一 step 中此前有 1 个算子无法读取：Div net/div，出错的可能是它。",
     ),
     (
@@ -285,12 +290,22 @@ SENTENCES: list[tuple[str, Mapping[str, str | int | float | bool], str, str]] = 
         "bad_input",
         {"inputs_only": True, "band_axis": 0, "band_axes": 2, "band_first": 900, "band_last": 1023},
         "Input 1 has 3 NaN of 2,048 float16 elements and nothing in the dump produced it: the "
-        "trouble is older than the dump (data, weights or an earlier step). All of them are in "
+        "trouble is older than the dump (data, weights or an earlier step), or lies in an operator "
+        "that was not dumped. All of them are in "
         "rows 900-1023. None of its outputs was dumped: in a dump of inputs alone, the operator "
         "that wrote this input may be the one at fault.",
         "输入 1 的 2,048 个 float16 元素中有 3 个 NaN，而转储中没有任何算子产生过它："
-        "问题早于本次转储（数据、权重或更早的 step）。它们全部位于行 900-1023。"
+        "问题早于本次转储（数据、权重或更早的 step），或出在未转储的算子。它们全部位于行 900-1023。"
         "它的输出均未被转储：若转储只含输入，出错的也可能是写出该输入的算子。",
+    ),
+    (
+        "received",
+        {"ranks": "3, 5", "through": "HcomAllReduce net/sum"},
+        "Input 1 has 3 NaN of 2,048 float16 elements; HcomAllReduce net/sum before it, whose "
+        "result was not dumped, was given bad values by ranks 3, 5: they came in through it (by "
+        "order of execution alone).",
+        "输入 1 的 2,048 个 float16 元素中有 3 个 NaN；此前的 HcomAllReduce net/sum "
+        "的结果未被转储，而 rank 3, 5 向其送入了异常值：异常值经由它传入（仅依据执行顺序）。",
     ),
     (
         "swallowed",

@@ -147,7 +147,8 @@ ENGLISH: list[tuple[str, Parameters, str]] = [
         "bad_input",
         {"role": "input", "index": 1, "nan": 3, "posinf": 0, "dtype": "float32", "total": 10},
         "Input 1 has 3 NaN of 10 float32 elements and nothing in the dump produced it: the "
-        "trouble is older than the dump (data, weights or an earlier step).",
+        "trouble is older than the dump (data, weights or an earlier step), or lies in an operator "
+        "that was not dumped.",
     ),
     (
         "received",
@@ -216,7 +217,7 @@ CHINESE: list[tuple[str, Parameters, str]] = [
         "bad_input",
         {"role": "input", "index": 1, "nan": 2048, "posinf": 0, "at_least": True},
         "输入 1 的 2,048 个 float16 元素全部为 NaN，而转储中没有任何算子产生过它："
-        "问题早于本次转储（数据、权重或更早的 step）。",
+        "问题早于本次转储（数据、权重或更早的 step），或出在未转储的算子。",
     ),
 ]
 

@@ -9,7 +9,7 @@ trouble began.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dumpscope.causality.dataflow import Ancestors, Dataflow, Lane, lane_of, sequence_key
 from dumpscope.model import Finding, OpRecord, Verdict
@@ -60,6 +60,7 @@ def rank_findings(
     flow: Dataflow,
     jobs: Mapping[str, str] | None = None,
     members_of: Members = lambda op: (),
+    doubtful: Collection[int] = (),
 ) -> list[Finding]:
     """Return the findings in ranking order, numbered from 1.
 
@@ -71,12 +72,14 @@ def rank_findings(
         Maps a run to its job; the newest job comes first.
     members_of
         The executions that exchanged values with one: what came out of it came from all.
+    doubtful
+        Numbers of executions that may have received what they read.
     """
     found = list(findings)
     jobs = jobs or {}
     newest_first = sorted({_job(f, jobs) for f in found}, reverse=True)
     age = {job: number for number, job in enumerate(newest_first)}
-    infected = _first_received(found)
+    infected = _first_received(found, doubtful)
 
     def key(finding: Finding) -> tuple[object, ...]:
         op = finding.op
@@ -86,7 +89,7 @@ def rank_findings(
             verdict_class(finding),
             age[_job(finding, jobs)],
             sequence[0],
-            since is not None and since < sequence,
+            (since is not None and since < sequence) or op.op_id in doubtful,
             lane[-1],
             lane,
             sequence,
@@ -110,11 +113,13 @@ def _job(finding: Finding, jobs: Mapping[str, str]) -> str:
     return jobs.get(run, run)
 
 
-def _first_received(findings: Iterable[Finding]) -> dict[Lane, tuple[object, ...]]:
+def _first_received(
+    findings: Iterable[Finding], doubtful: Collection[int]
+) -> dict[Lane, tuple[object, ...]]:
     """When each rank first received a bad value from another one."""
     first: dict[Lane, tuple[object, ...]] = {}
     for finding in findings:
-        if finding.verdict is Verdict.RECEIVED:
+        if finding.verdict is Verdict.RECEIVED or finding.op.op_id in doubtful:
             lane = lane_of(finding.op)
             sequence = sequence_key(finding.op)
             if lane not in first or sequence < first[lane]:

@@ -38,6 +38,8 @@ class Because:
         Those that sent it, that are not in the dump, and whose inputs are not known.
     sender
         What the first of `ranks` ran to send it.
+    through
+        The earlier exchange, without dumped results, that it came in through.
     contradiction
         Who made it according to weaker evidence.
     foreign
@@ -60,6 +62,7 @@ class Because:
     absent: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
     sender: OpRecord | None = None
+    through: OpRecord | None = None
     contradiction: OpRecord | None = None
     foreign: InputState | None = None
     seen_before: int | None = None
@@ -130,6 +133,9 @@ def build_reason(
         ranks: tuple[int, ...] = getattr(because, name)
         if ranks:
             parameters[name] = format_ranks(ranks)
+    through = because.through
+    if through is not None:
+        parameters["through"] = f"{through.op_type} {through.op_name}".strip()
     if because.foreign is not None and because.foreign.source:
         parameters["source"] = because.foreign.source
     if because.seen_before is not None:

@@ -22,7 +22,8 @@ from dumpscope.causality.optypes import is_generator, is_source, keeps_state
 from dumpscope.causality.reasons import Because
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
 from dumpscope.ranks.exchange import Exchange
-from dumpscope.ranks.topology import Collectives, communication_kind
+from dumpscope.ranks.silent import SilentExchanges
+from dumpscope.ranks.topology import Collectives, communication_kind, ranks_of
 from dumpscope.rules import Rule, RuleSet, is_one_sided
 
 __all__ = ["Judge"]
@@ -46,6 +47,13 @@ class Judge:
         Which ranks exchanged what, with the clean ones; without it the executions alone tell.
     losses
         What could not be read.
+
+    Attributes
+    ----------
+    came_through
+        By op_id of what received a bad value through an exchange before it: that exchange.
+    doubtful
+        Numbers of executions whose bad input may have come in through one.
     """
 
     def __init__(
@@ -61,8 +69,12 @@ class Judge:
         self._flow = flow
         self._flags = flags
         self._losses = losses or Losses()
-        self._exchange = Exchange(collectives or Collectives(flow.ops, jobs or {}))
+        collectives = collectives or Collectives(flow.ops, jobs or {})
+        self._exchange = Exchange(collectives)
         self.members_of = self._exchange.members_of
+        self._silent = SilentExchanges(collectives)
+        self.came_through: dict[int, OpRecord] = {}
+        self.doubtful: set[int] = set()
         self._nesting = Nesting(flow.ops)
         self._lanes: dict[Lane, Sofar] = {}
         self._expected = Expectations(rules)
@@ -175,6 +187,9 @@ class Judge:
             because.blame(handoff.clean_producer, handoff.evidence)
             return self._finding(op, Verdict.HANDOFF, "handoff", handoff.tensor, because)
         if strongest is None:
+            received = self._find_arrival(op, bad_inputs, because)
+            if received is not None:
+                return received
             because.foreign = bad_inputs[0]
             because.seen_before = self._earlier_step(op)
             # What one of several bad inputs leaves open is open.
@@ -187,6 +202,23 @@ class Judge:
         if not any(t.checked for t in op.outputs):
             return self._finding(op, Verdict.PROPAGATED, "propagated", strongest.tensor, because)
         return self._finding(op, Verdict.SWALLOWED, "swallowed", strongest.tensor, because)
+
+    def _find_arrival(
+        self, op: OpRecord, bad_inputs: Sequence[InputState], because: Because
+    ) -> Finding | None:
+        """A bad input that came in through an exchange whose result was not dumped."""
+        arrival = self._silent.before(op, bad_inputs)
+        if arrival is None:
+            return None
+        if not arrival.certain:
+            self.doubtful.add(op.op_id)
+            return None
+        self.came_through[op.op_id] = because.through = arrival.call
+        because.ranks = ranks_of(arrival.senders)
+        because.sender = min(arrival.senders, key=lambda m: (lane_of(m), m.op_id))
+        because.evidence = "order"
+        tensor = bad_inputs[0].tensor
+        return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
 
     def _earlier_step(self, op: OpRecord) -> int | None:
         """The latest step before that of `op` in which something of its rank was bad."""

@@ -8,7 +8,7 @@ from dumpscope.records import record
 
 __all__ = ["RankEvent", "RankState", "RankSummary"]
 
-RankState = Literal["clean", "own", "received", "together", "later"]
+RankState = Literal["clean", "own", "received", "together", "later", "unclear"]
 
 
 @record(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class RankSummary:
     state
         "clean"; "own": bad before it received anything; "received": infected through a
         communication operator; "together": an exchange of finite values overflowed on all ranks;
-        "later": bad only in a later step than other ranks, through what an earlier step left.
+        "later": bad only in a later step than other ranks, through what an earlier step left;
+        "unclear": bad behind an exchange whose result was not dumped, so perhaps received.
     first
         The first execution that holds a bad value.
     received

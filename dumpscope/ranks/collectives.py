@@ -131,7 +131,7 @@ class Collectives:
         self._bad_since = _first_bad_outputs(given)
         self._bad_members: dict[int, tuple[OpRecord, ...]] = {}
         self._chosen: dict[tuple[str, str], Partition] = {}
-        calls = [op for op in given if communication_kind(op.op_type) is not None]
+        self.calls = calls = [op for op in given if communication_kind(op.op_type) is not None]
         families = group_calls(calls, jobs)
         usual = _usual_lanes(families)
         for family, lanes in families.items():
@@ -144,12 +144,8 @@ class Collectives:
         """The executions that exchanged values with `op`, itself among them."""
         return self._group_of.get(op.op_id)
 
-    def senders_to(self, op: OpRecord) -> tuple[OpRecord, ...]:
-        """Executions of other ranks that brought bad values into the exchange, by rank.
-
-        Of several those come into question that are left with the same result as `op`, where the
-        operator gives all ranks the same one.
-        """
+    def bad_members(self, op: OpRecord) -> tuple[OpRecord, ...]:
+        """All that brought bad values into the exchange of `op`, by rank."""
         group = self._group_of.get(op.op_id)
         if group is None:
             return ()
@@ -157,7 +153,15 @@ class Collectives:
         bad = self._bad_members.get(id(group))
         if bad is None:
             bad = self._bad_members[id(group)] = tuple(filter(self._sends_bad, group.members))
-        senders = [member for member in bad if member.op_id != op.op_id]
+        return bad
+
+    def senders_to(self, op: OpRecord) -> tuple[OpRecord, ...]:
+        """Executions of other ranks that brought bad values into the exchange, by rank.
+
+        Of several those come into question that are left with the same result as `op`, where the
+        operator gives all ranks the same one.
+        """
+        senders = [member for member in self.bad_members(op) if member.op_id != op.op_id]
         if gives_all_the_same(op.op_type) and len(senders) > 1:
             result = _result_of(op)
             alike = [m for m in senders if _result_of(m) == result]

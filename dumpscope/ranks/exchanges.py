@@ -11,9 +11,12 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import nlargest
+from itertools import chain
+from operator import itemgetter
 
 from dumpscope.causality.assembly import assemble, part_key
-from dumpscope.causality.dataflow import Lane
+from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
 from dumpscope.causality.losses import lost_call
 from dumpscope.model import OpRecord, Place, ReadFailure
 from dumpscope.naming import parse_name
@@ -21,9 +24,13 @@ from dumpscope.places import place_of
 from dumpscope.ranks.collectives import Presence
 from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.rendezvous import Family, group_calls, is_exact, match_calls
-from dumpscope.store import Store
+from dumpscope.ranks.silent import brings_values
+from dumpscope.store import Selection, Store
 
-__all__ = ["find_presence", "gather_calls", "without_tensors"]
+__all__ = ["find_behind_silent_calls", "find_presence", "gather_calls", "without_tensors"]
+
+_MOST_LOOKED_AT = 8
+_MOST_KEPT = 64
 
 
 def without_tensors(op: OpRecord) -> OpRecord:
@@ -116,7 +123,7 @@ def _meeting_calls(
 def _choose_messages(
     calls: Iterable[OpRecord], marked: Collection[int], jobs: Mapping[str, str]
 ) -> list[OpRecord]:
-    """Return the messages of every step in which a marked one arrived."""
+    """Return the messages of every step in which one is marked."""
     by_step: dict[tuple[str, int | None], list[OpRecord]] = defaultdict(list)
     concerned = set()
     for op in calls:
@@ -125,7 +132,7 @@ def _choose_messages(
             run = op.place.run or ""
             key = (jobs.get(run, run), op.step)
             by_step[key].append(op)
-            if kind == "recv" and op.op_id in marked:
+            if op.op_id in marked:
                 concerned.add(key)
     return [op for key in concerned for op in by_step[key]]
 
@@ -139,6 +146,47 @@ def _fetch(store: Store, scan_id: str, calls: Iterable[OpRecord]) -> dict[int, O
     whole = [op for op in fetched if not op.partial]
     split = sorted((op for op in fetched if op.partial), key=lambda op: repr(part_key(op)))
     return {op.op_id: op for op in (*whole, *assemble(split))}
+
+
+# --- exchanges without results -----------------------------------------------------------------
+
+
+def find_behind_silent_calls(
+    store: Store,
+    scan_id: str,
+    ops: Sequence[OpRecord],
+    split_calls: Iterable[OpRecord],
+    op_types: Iterable[str],
+) -> frozenset[int]:
+    """Find those of `ops` before which their rank exchanged values that were not dumped.
+
+    In the same step; `ops` are few, one of a rank. Of each the latest exchanges are looked at.
+    """
+    types = [t for t in op_types if communication_kind(t) not in (None, "send", "barrier")]
+    if not ops or not types:
+        return frozenset()
+    steps = {op.step for op in ops}
+    asked = Selection(steps=tuple(s for s in steps if s is not None) if None not in steps else ())
+    sought = {(lane_of(op), op.step): (sequence_key(op), op.op_id) for op in ops}
+    whole = store.ops(scan_id, selection=asked, op_types=types, light=True)
+    calls: dict[int, list[tuple[tuple[object, ...], OpRecord]]] = defaultdict(list)
+    for call in chain(split_calls, (op for op in whole if not op.partial)):
+        end, op_id = sought.get((lane_of(call), call.step), (None, -1))
+        if end is not None and (place := sequence_key(call)) < end:
+            found = calls[op_id]
+            found.append((place, call))
+            if len(found) > _MOST_KEPT:
+                found[:] = nlargest(_MOST_LOOKED_AT, found, key=itemgetter(0))
+    latest = {
+        op_id: [call for _, call in nlargest(_MOST_LOOKED_AT, found, key=itemgetter(0))]
+        for op_id, found in calls.items()
+    }
+    fetched = _fetch(store, scan_id, chain.from_iterable(latest.values()))
+    return frozenset(
+        op_id
+        for op_id, found in latest.items()
+        if any(brings_values(fetched[call.op_id]) for call in found if call.op_id in fetched)
+    )
 
 
 # --- ranks of the dump -----------------------------------------------------------------------

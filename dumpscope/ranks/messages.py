@@ -69,7 +69,8 @@ class MessageBook:
 
     def find_sends(self, receive: OpRecord) -> tuple[OpRecord, ...]:
         """Find the send of the next receive of a rank."""
-        message = self._message(receive, receive.outputs)
+        # What was given to write into has the size of what is to come.
+        message = self._message(receive, receive.outputs or receive.inputs)
         source = named_rank(receive)
         turn = (lane_of(receive), message, source)
         number = self._received[turn]

@@ -24,6 +24,7 @@ RANK_NOTES = (
     "ranks_own_all",
     "ranks_together",
     "ranks_received",
+    "ranks_unclear",
     "ranks_later",
     "ranks_same_device",
 )
@@ -62,7 +63,7 @@ def _explain_job(ranks: Sequence[RankSummary], topology: Topology | None) -> lis
         notes.append(_explain_own(by_state["own"], ranks, topology))
     notes += [
         _tell_group(f"ranks_{state}", by_state[state], len(ranks))
-        for state in ("together", "received", "later")
+        for state in ("together", "received", "unclear", "later")
         if by_state[state]
     ]
     return notes

@@ -6,7 +6,7 @@ Within a rank its own clock and order count; between ranks only what they exchan
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from dumpscope.causality.dataflow import sequence_key
@@ -19,6 +19,7 @@ from dumpscope.model import (
     RankSummary,
     Verdict,
 )
+from dumpscope.msprobe_names import is_parameter
 from dumpscope.ranks.collectives import ranks_of
 from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.parallelism import Topology
@@ -55,6 +56,8 @@ def summarise_ranks(
     *,
     senders_to: Callable[[OpRecord], Sequence[OpRecord]],
     topology: Topology | None = None,
+    came_through: Mapping[int, OpRecord] | None = None,
+    find_doubtful: Callable[[Sequence[OpRecord]], Collection[int]] = lambda ops: (),
 ) -> tuple[RankSummary, ...]:
     """Say of every rank of a dump what happened to it first.
 
@@ -70,6 +73,10 @@ def summarise_ranks(
         `Collectives.senders_to`.
     topology
         Coordinates of ranks, where they are known.
+    came_through
+        `Judge.came_through`: the exchanges before what received something through them.
+    find_doubtful
+        Tells, by number, behind which executions an exchange has no dumped result.
 
     Returns
     -------
@@ -87,9 +94,13 @@ def summarise_ranks(
         ):
             key = _key(op.place, op.device, jobs)
             ranks.setdefault(key, _Rank(op.place, op.device)).findings.append(finding)
+    firsts = {key: _find_first(rank) for key, rank in ranks.items()}
+    doubtful = find_doubtful([f.op for f in firsts.values() if f is not None and _may_come_in(f)])
     summaries = [
-        (key, _summarise(key[0], rank, senders_to, topology)) for key, rank in ranks.items()
+        (key, _summarise(key[0], rank, firsts[key], senders_to, topology, came_through or {}))
+        for key, rank in ranks.items()
     ]
+    summaries = [(key, _mark_unclear(summary, firsts[key], doubtful)) for key, summary in summaries]
     return tuple(_mark_later(summaries))
 
 
@@ -105,11 +116,36 @@ def _key(place: Place, device: int | None, jobs: Mapping[str, str]) -> _Key:
     )
 
 
+def _find_first(rank: _Rank) -> Finding | None:
+    """What went wrong first on a rank."""
+    rank.findings.sort(key=lambda finding: sequence_key(finding.op))
+    first = next((f for f in rank.findings if _holds_bad(f.op)), None)
+    return first or next((f for f in rank.findings if f.severity == "error"), None)
+
+
+def _may_come_in(first: Finding) -> bool:
+    """Whether what a rank shows first may be what it received: neither made nor handed in."""
+    if first.verdict not in _INHERITED or first.reason.code == "bad_input_source":
+        return False
+    if first.reason.parameters.get("source"):
+        return False
+    return first.deciding is None or not is_parameter(first.op.tensors[first.deciding].name)
+
+
+def _mark_unclear(
+    summary: RankSummary, first: Finding | None, doubtful: Collection[int]
+) -> RankSummary:
+    unclear = summary.state == "own" and first is not None and first.op.op_id in doubtful
+    return replace(summary, state="unclear") if unclear else summary
+
+
 def _summarise(
     job: str,
     rank: _Rank,
+    first: Finding | None,
     senders_to: Callable[[OpRecord], Sequence[OpRecord]],
     topology: Topology | None,
+    came_through: Mapping[int, OpRecord],
 ) -> RankSummary:
     place = rank.place
     dimensions = () if topology is None else topology.dimensions
@@ -124,20 +160,18 @@ def _summarise(
         process=place.process,
         coordinates=tuple((d, coordinates[d]) for d in dimensions if d in coordinates),
     )
-    ordered = sorted(rank.findings, key=lambda finding: sequence_key(finding.op))
-    first = next((f for f in ordered if _holds_bad(f.op)), None)
-    if first is None:
-        first = next((f for f in ordered if f.severity == "error"), None)
     if first is None:
         return summary
-    received = next((f for f in ordered if f.verdict is Verdict.RECEIVED), None)
-    senders = () if received is None else senders_to(received.op)
+    received = next((f for f in rank.findings if f.verdict is Verdict.RECEIVED), None)
+    if received is None:
+        return replace(summary, state=_state_of(first), first=_event(first))
+    through = came_through.get(received.op.op_id, received.op)
     return replace(
         summary,
         state=_state_of(first),
         first=_event(first),
-        received=None if received is None else _event(received),
-        senders=ranks_of(senders),
+        received=_event(received, through),
+        senders=ranks_of(senders_to(through)),
     )
 
 
@@ -153,8 +187,8 @@ def _state_of(first: Finding) -> RankState:
     return "own"
 
 
-def _event(finding: Finding) -> RankEvent:
-    op = finding.op
+def _event(finding: Finding, op: OpRecord | None = None) -> RankEvent:
+    op = op or finding.op
     return RankEvent(op.op_type, op.op_name, op.step, finding.verdict.value, op.file, finding.rank)
 
 

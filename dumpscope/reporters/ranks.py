@@ -13,7 +13,9 @@ __all__ = ["MOST_ROWS", "build_ranks", "list_rank_rows", "rank_notes"]
 MOST_ROWS = 64
 """Rows of the table of ranks."""
 
-_SEQUENCE: tuple[RankState, ...] = ("own", "together", "received", "later", "clean")
+_SEQUENCE: tuple[RankState, ...] = (
+    "own", "together", "unclear", "received", "later", "clean",
+)  # fmt: skip
 
 Json = Any
 
@@ -48,6 +50,8 @@ def _tell(summary: RankSummary) -> Reason:
     event = summary.first
     if event is None:
         return Reason("rank_clean")
+    if summary.state == "received" and summary.received is not None:
+        event = summary.received
     return Reason(
         f"rank_{summary.state}",
         {

@@ -264,14 +264,14 @@ def _bad_input(facts: Facts) -> str:
     return (
         f"{_has(facts, 'input')}，而转储中没有任何{read}算子产生过它："
         f"{handed}问题早于本次转储（数据、权重或更早的 step）"
-        f"{'，或出在未能读取的部分' if read else ''}"
+        f"{'' if source else '，或出在未转储的算子'}"
+        f"{('，或出在' if source else '或') + '未能读取的部分' if read else ''}"
     )
 
 
 def _lost(facts: Facts) -> str:
     count, name = facts.amount("lost"), facts.text("lost_name")
-    last = "，其中最后一个是 " if count != 1 else "："
-    told = f"{last}{name}" if name else ""
+    told = f"{'，其中最后一个是 ' if count != 1 else '：'}{name}" if name else ""
     return (
         f"同一 rank、同一 step 中此前有 {format_count(count)} 个算子无法读取{told}，出错的可能是它"
     )
@@ -282,7 +282,10 @@ def _bad_input_source(facts: Facts) -> str:
 
 
 def _received(facts: Facts) -> str:
-    ranks = facts.text("ranks")
+    ranks, through = facts.text("ranks"), facts.text("through")
+    if through:
+        told = f"此前的 {through} 的结果未被转储，而 rank {ranks} 向其送入了异常值"
+        return f"{_has(facts, 'input')}；{told}：异常值经由它传入（仅依据执行顺序）"
     absent, unread = facts.text("absent"), facts.text("unread")
     if ranks:
         source = f"来自 rank {ranks}"
@@ -290,9 +293,7 @@ def _received(facts: Facts) -> str:
         source = f"来自 rank {unread}，其输入无法检查"
     else:
         source = "很可能来自不在转储中的 rank" + (f"（缺少 rank {absent}）" if absent else "")
-    own = ""
-    if facts.count("inputs") != 0:
-        own = "本 rank 自己送入该通信算子的数据均为有限值："
+    own = "" if facts.count("inputs") == 0 else "本 rank 自己送入该通信算子的数据均为有限值："
     return f"{_has(facts)}；{own}异常值{source}"
 
 

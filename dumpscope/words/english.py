@@ -236,7 +236,9 @@ def _older_trouble(facts: Facts) -> str:
     handed = f"{source} hands it in from outside of the graph, " if source else ""
     if earlier is None:
         older = "the trouble is older than the dump (data, weights or an earlier step)"
-        older += ", or lies in what could not be read" if facts.amount("lost") else ""
+        places = [] if source else ["in an operator that was not dumped"]
+        places += ["in what could not be read"] if facts.amount("lost") else []
+        older += f", or lies {' or '.join(places)}" if places else ""
         return f"{handed}and {older}" if source else older
     bad = f"step {earlier:.0f} of this rank was bad already"
     return f"{handed}and {bad}" if source else f"it came from before, and {bad}"
@@ -260,7 +262,12 @@ def _bad_input_source(facts: Facts) -> str:
 
 
 def _received(facts: Facts) -> str:
-    ranks = facts.text("ranks")
+    ranks, through = facts.text("ranks"), facts.text("through")
+    if through:
+        return (
+            f"{_has(facts, 'input')}; {through} before it, whose result was not dumped, was given "
+            f"bad values by {_ranks(ranks)}: they came in through it (by order of execution alone)"
+        )
     absent, unread = facts.text("absent"), facts.text("unread")
     if ranks:
         source = f"from {_ranks(ranks)}"

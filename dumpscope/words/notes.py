@@ -211,6 +211,13 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "{total} 个 rank 中有 {count} 个[在 step {step} ]经 {operator} 收到异常值"
             "[（来自 {senders}）]：{ranks}",
         ),
+        "ranks_unclear": (
+            "{count:rank,ranks} of {total} may have received what is bad[ in step {step}]: they "
+            "show it first in {operator}, and the result of an exchange before it was not dumped: "
+            "{ranks}",
+            "{total} 个 rank 中有 {count} 个的异常值可能是[在 step {step} ]收到的："
+            "最早可见于 {operator}，而此前有通信算子的结果未被转储：{ranks}",
+        ),
         "ranks_later": (
             "{count:rank,ranks} of {total} went bad only later[, in step {step}], through what an "
             "earlier step left (weights, states): {ranks}",
@@ -230,6 +237,12 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "received bad values through {operator}[ in step {step}][, sent by {senders}]"
             "[, finding {finding}]",
             "经 {operator} 收到异常值[，step {step}][，来自 {senders}][，第 {finding} 项发现]",
+        ),
+        "rank_unclear": (
+            "may have received it, in an exchange whose result was not dumped: {operator}"
+            "[ in step {step}][, finding {finding}]",
+            "异常值可能是收到的，此前有通信算子的结果未被转储：{operator}"
+            "[，step {step}][，第 {finding} 项发现]",
         ),
         "rank_later": (
             "bad only later, from what an earlier step left: {operator}[ in step {step}]"

@@ -116,6 +116,7 @@ PAGE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "rank_own": ("by itself", "自身出错"),
         "rank_received": ("infected by others", "由其他 rank 传入"),
         "rank_together": ("in an exchange", "通信时溢出"),
+        "rank_unclear": ("perhaps from others", "可能由其他 rank 传入"),
         "rank_later": ("from an earlier step", "源自更早的 step"),
         "rank_clean": ("clean", "正常"),
         # tables
