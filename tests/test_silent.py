@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dumpscope.model import Finding, Scan
+from dumpscope.model import Finding, Scan, ScanOptions
 from dumpscope.scanning import scan
 from dumpscope.words import render
 from rank_trees import RUN, Job, write_probe_step
@@ -87,6 +87,16 @@ def test_inputs_alone_tell_who_sent_it(tmp_path: Path, culprits: list[int]) -> N
         "HcomAllReduce net/HcomAllReduce-op1 before it, whose result was not dumped, was given bad "
         f"values by {ranks.replace('rank 1,', 'ranks 1,')}: they came in through it (by order"
     ) in sentence
+
+
+@pytest.mark.parametrize(("tp", "pp"), [(2, 1), (4, 1), (2, 2)])
+def test_sizes_of_the_job_do_not_divide_an_exchange_without_results(
+    tmp_path: Path, tp: int, pp: int
+) -> None:
+    train(Job(tmp_path, 4, inputs_only=True), [2])
+    answer = scan(tmp_path, ScanOptions(tp=tp, pp=pp))
+    assert best(answer) == ("HcomAllReduce", 2, "bad_input")
+    assert states(answer) == {0: "received", 1: "received", 2: "own", 3: "received"}
 
 
 def test_a_sum_that_overflowed_unseen_is_no_trouble_of_the_ranks_own(tmp_path: Path) -> None:

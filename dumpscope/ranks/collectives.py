@@ -263,6 +263,9 @@ class Collectives:
         key = (family.op_type, family.name)
         same = gives_all_the_same(family.op_type)
         usual = self._chosen.get(key)
+        if all(outcome.bad is None for outcome in outcomes.values()):
+            # No result was dumped: nothing speaks for one grouping rather than another.
+            return usual
         if usual is not None and _agreement(usual, outcomes, same=same) == (0, 0):
             return usual
         scored = [
