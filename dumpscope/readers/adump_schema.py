@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Sequence
-from typing import Protocol, cast
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple, Protocol, cast
 
 from dumpscope.errors import CorruptDumpError, DumpReadError
 from dumpscope.readers.adump_wire import walk_fields
@@ -140,6 +138,8 @@ class _MessageClass(Protocol):
 
 def _build() -> _MessageClass:
     """Build the class of `DumpData` with whatever protobuf runtime is installed."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     kinds = descriptor_pb2.FieldDescriptorProto
     scalars = {
         "bytes": kinds.TYPE_BYTES,
@@ -173,28 +173,34 @@ def _build() -> _MessageClass:
     return cast("_MessageClass", get_class(descriptor))
 
 
-# What runtimes raise for bytes that are no message: the pure Python one lets some of its own
-# errors through, and runs out of stack on nested groups.
-_PARSE_ERRORS = (DecodeError, RecursionError, ValueError, IndexError, TypeError, struct.error)
+class _Runtime(NamedTuple):
+    """How the protobuf runtime parses.
 
-_parse = _build().FromString
-
-
-def _stops_early() -> bool:
-    """Say whether the runtime takes a 0 for the end of a message (the C++ one of 3.20 does).
-
-    It then warns and returns half a message, where all others refuse the bytes.
+    `stops_early` says that it takes a 0 for the end of a message (the C++ one of 3.20 does): it
+    then warns and returns half a message, where all others refuse the bytes.
     """
+
+    parse: Callable[[bytes], object]
+    errors: tuple[type[Exception], ...]
+    stops_early: bool
+
+
+@cache
+def _runtime() -> _Runtime:
+    """Load protobuf and build the class: only where a dump is read, since it takes a while."""
+    from google.protobuf.message import DecodeError
+
+    parse = _build().FromString
+    # What runtimes raise for bytes that are no message: the pure Python one lets some of its own
+    # errors through, and runs out of stack on nested groups.
+    errors = (DecodeError, RecursionError, ValueError, IndexError, TypeError, struct.error)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            _parse(b"\0\0")
-        except _PARSE_ERRORS:
-            return False
-    return True
-
-
-_STOPS_EARLY = _stops_early()
+            parse(b"\0\0")
+        except errors:
+            return _Runtime(parse, errors, stops_early=False)
+    return _Runtime(parse, errors, stops_early=True)
 
 
 def parse_header(data: bytes) -> Header:
@@ -205,11 +211,12 @@ def parse_header(data: bytes) -> Header:
     CorruptDumpError
         The bytes are no such message (without path and offset: the caller knows them).
     """
+    parse, errors, stops_early = _runtime()
     try:
-        if _STOPS_EARLY:
+        if stops_early:
             _check_fields(data)
-        return cast("Header", _parse(data))
-    except _PARSE_ERRORS as error:
+        return cast("Header", parse(data))
+    except errors as error:
         raise CorruptDumpError(str(error)) from error
 
 

@@ -16,10 +16,6 @@ from dumpscope.readers.array_records import array_geometry, record_of_array, tru
 from dumpscope.readers.npy_header import header_length, parse_header
 from dumpscope.readers.protocol import FileSlice, TensorRecord
 from dumpscope.readers.stored_values import resolve_descr
-from dumpscope.readers.torch_archive import open_saved
-from dumpscope.readers.torch_names import PickledTensor
-from dumpscope.readers.torch_tree import find_executions
-from dumpscope.readers.torch_views import ViewReader
 from dumpscope.source import HEAD_BYTES, DumpSource
 
 __all__ = ["FOLDER", "TensorFiles"]
@@ -114,6 +110,17 @@ class TensorFiles:
             source = _Reopened(self._source, data_name, opened)
         if data_name.endswith(".npy"):
             return self._describe_array(opened, source, record)
+        return self._describe_saved(opened, source, record)
+
+    def _describe_saved(
+        self, opened: DumpSource, source: DumpSource, record: TensorRecord
+    ) -> TensorRecord | None:
+        # Only here: most dumps of this kind hold statistics, and all other scans none of them.
+        from dumpscope.readers.torch_archive import open_saved
+        from dumpscope.readers.torch_names import PickledTensor
+        from dumpscope.readers.torch_tree import find_executions
+        from dumpscope.readers.torch_views import ViewReader
+
         saved = open_saved(opened)
         if saved.fault is not None:
             self._fail(saved.fault, opened.file.relative)

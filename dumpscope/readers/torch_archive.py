@@ -13,7 +13,8 @@ member                   what is in it
 from __future__ import annotations
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
-from dumpscope.readers.torch_legacy import LEGACY_MAGIC, CutArchive, PickleRow
+from dumpscope.readers.torch_legacy import CutArchive, PickleRow
+from dumpscope.readers.torch_magic import LEGACY_MAGIC
 from dumpscope.readers.torch_names import Storage
 from dumpscope.readers.torch_storage import (
     MAX_PICKLE_BYTES,

@@ -28,10 +28,7 @@ from dumpscope.readers.torch_storage import SavedObject, StorageBytes, itemsizes
 from dumpscope.readers.zip_members import ZIP_MAGIC
 from dumpscope.source import DumpSource
 
-__all__ = ["LEGACY_MAGIC", "CutArchive", "PickleRow"]
-
-LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
-"""The pickled magic number."""
+__all__ = ["CutArchive", "PickleRow"]
 
 _PROTOCOL = 1001
 _LOCAL = struct.Struct("<4s5H3I2H")
