@@ -278,7 +278,9 @@ class ResultUnpickler(pickle.Unpickler):
             if name == _file_at.__name__:
                 return self._batch.__getitem__
             if name == _place_at.__name__:
-                return lambda number: self._batch[number].place
+                # Without `self`: what is unpickled would stay until the collector finds the cycle.
+                batch = self._batch
+                return lambda number: batch[number].place
         return super().find_class(module, name)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,8 +16,8 @@ import pytest
 
 from dumpscope import executors, processes
 from dumpscope.executors import MixedExecutor
-from dumpscope.model import DumpFile, Place, ScanOptions
-from dumpscope.processes import WorkerProcess, can_start
+from dumpscope.model import DumpFile, FileResult, Place, ScanOptions
+from dumpscope.processes import ResultUnpickler, WorkerProcess, can_start, dump_result
 from dumpscope.scanning import scan_into
 from dumpscope.store import Store
 from fixtures.encode import encode_dump, entry_of
@@ -197,3 +200,17 @@ def test_scans_by_processes_are_the_same(
             found.append((list(store.ops(scan_id)), list(store.failures(scan_id))))
     assert found[0] == found[1]
     assert len(found[0][0]) == 901
+
+
+def test_results_are_gone_when_nobody_has_them(tmp_path: Path) -> None:
+    file = DumpFile(str(tmp_path / "a"), "a", "a", 8, 1, 2, 3)
+    sent = dump_result([FileResult(file=file)], [file])
+    gc.collect()
+    gc.disable()  # a scan of a million small files collects seldom
+    try:
+        loaded = ResultUnpickler(io.BytesIO(sent), [file]).load()
+        assert loaded == [FileResult(file=file)]
+        del loaded
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
