@@ -16,7 +16,7 @@ import pytest
 
 from dumpscope import executors, processes
 from dumpscope.executors import MixedExecutor
-from dumpscope.model import DumpFile, FileResult, Place, ScanOptions
+from dumpscope.model import DumpFile, FileResult, OpRecord, Place, ScanOptions
 from dumpscope.processes import ResultUnpickler, WorkerProcess, can_start, dump_result
 from dumpscope.scanning import scan_into
 from dumpscope.store import Store
@@ -203,13 +203,15 @@ def test_scans_by_processes_are_the_same(
 
 
 def test_results_are_gone_when_nobody_has_them(tmp_path: Path) -> None:
-    file = DumpFile(str(tmp_path / "a"), "a", "a", 8, 1, 2, 3)
-    sent = dump_result([FileResult(file=file)], [file])
+    place = Place(source=1, run="20260109173000", step=3, device_id=0)
+    file = DumpFile(str(tmp_path / "a"), "a", "a", 8, 1, 2, 3, place)
+    result = FileResult(file=file, ops=(OpRecord("Add", "add1", (), place=place),))
+    sent = dump_result([result], [file])
     gc.collect()
     gc.disable()  # a scan of a million small files collects seldom
     try:
         loaded = ResultUnpickler(io.BytesIO(sent), [file]).load()
-        assert loaded == [FileResult(file=file)]
+        assert loaded == [result]
         del loaded
         assert gc.collect() == 0
     finally:
