@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from builders import Tensor, dump_file
 
-__all__ = ["RUN", "Job", "write_probe_step"]
+__all__ = ["RUN", "Job", "multiply", "write_probe_step"]
 
 RUN = "20260101000000"
 START_US = 1767225600000000
@@ -100,3 +100,15 @@ def write_probe_step(
         "data": dict(entries),
     }
     (folder / "dump.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def multiply(job: Job, values: Array, culprits: Sequence[int]) -> list[Array]:
+    """Run a product on every rank that overflows on the culprits; return what each rank has."""
+    products = []
+    for rank in range(job.ranks):
+        factor = np.float16(60000) if rank in culprits else np.float16(0.5)
+        with np.errstate(over="ignore"):
+            product = (values * factor).astype(np.float16)
+        job.run(rank, "Mul", [values, np.full(values.shape, factor, np.float16)], [product])
+        products.append(product)
+    return products

@@ -15,7 +15,7 @@ import pytest
 from dumpscope.model import Scan, ScanOptions
 from dumpscope.scanning import scan
 from dumpscope.words import render
-from rank_trees import Job, write_probe_step
+from rank_trees import Job, multiply, write_probe_step
 
 Array = npt.NDArray[np.float16]
 FINITE = np.linspace(-2, 2, 32, dtype=np.float16).reshape(4, 8)
@@ -42,14 +42,7 @@ def notes(answer: Scan) -> dict[str, dict[str, Any]]:
 
 def train(job: Job, culprits: Sequence[int] = ()) -> None:
     """One step: a product that overflows on the culprits, then the sum, then what comes after."""
-    sent = []
-    for rank in range(job.ranks):
-        factor = np.float16(60000) if rank in culprits else np.float16(0.5)
-        with np.errstate(over="ignore"):
-            product = (FINITE * factor).astype(np.float16)
-        job.run(rank, "Mul", [FINITE, np.full((4, 8), factor, np.float16)], [product])
-        sent.append(product)
-    total = job.all_reduce(sent)
+    total = job.all_reduce(multiply(job, FINITE, culprits))
     for rank in range(job.ranks):
         with np.errstate(invalid="ignore"):
             job.run(rank, "Sub", [total, total], [total - total])

@@ -14,7 +14,7 @@ import pytest
 from dumpscope.model import Finding, Scan, ScanOptions
 from dumpscope.scanning import scan
 from dumpscope.words import render
-from rank_trees import RUN, Job, write_probe_step
+from rank_trees import RUN, Job, multiply, write_probe_step
 
 Array = npt.NDArray[np.float16]
 FINITE = np.linspace(-2, 2, 32, dtype=np.float16).reshape(4, 8)
@@ -45,14 +45,7 @@ def finding_of(answer: Scan, op_type: str, rank: int) -> Finding:
 
 def train(job: Job, culprits: Sequence[int] = ()) -> None:
     """One step: a product that overflows on the culprits, the sum of all, and what reads it."""
-    sent = []
-    for rank in range(job.ranks):
-        factor = np.float16(60000) if rank in culprits else np.float16(0.5)
-        with np.errstate(over="ignore"):
-            product = (FINITE * factor).astype(np.float16)
-        job.run(rank, "Mul", [FINITE, np.full((4, 8), factor, np.float16)], [product])
-        sent.append(product)
-    total = job.all_reduce(sent)
+    total = job.all_reduce(multiply(job, FINITE, culprits))
     for rank in range(job.ranks):
         job.run(rank, "Relu", [total], [np.maximum(total, 0)])
         job.run(rank, "Square", [total], [total])
