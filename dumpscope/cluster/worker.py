@@ -9,7 +9,6 @@ processes end by themselves when there is nothing for them to do.
 from __future__ import annotations
 
 import pickle
-import platform
 import socket
 import threading
 from collections.abc import Sequence
@@ -50,7 +49,6 @@ def describe() -> dict[str, Any]:
     return {
         "version": VERSION,
         "readers": {p.name: f"{p.package} {p.version}" for p in load_readers().plugins},
-        "python": platform.python_version(),
         "host": socket.gethostname(),
     }
 
