@@ -1,7 +1,7 @@
 """From the records of a scan to its answer.
 
-Reads what the store holds, puts executions together, joins the hardware's records, judges,
-ranks and counts. Nothing here is stored: asked again, it gives the same answer.
+Reads what the store holds, puts executions together, joins the hardware's records, has judged what
+is not clean (`judging`), and counts. Nothing here is stored: asked again, it gives the same answer.
 """
 
 from __future__ import annotations
@@ -13,48 +13,17 @@ from contextlib import contextmanager
 from datetime import date
 from itertools import islice
 
-from dumpscope.aclconfig.values import parse_steps
 from dumpscope.causality.dataflow import lane_of
-from dumpscope.causality.edges import connect
-from dumpscope.causality.findings import note_loss_scale
-from dumpscope.causality.hardware import (
-    Flag,
-    describe_flags,
-    distinct_records,
-    join_overflow,
-)
-from dumpscope.causality.losses import Losses
-from dumpscope.causality.optypes import checks_gradients, is_source
-from dumpscope.causality.ranking import rank_findings
+from dumpscope.causality.hardware import Flag, distinct_records, join_overflow
 from dumpscope.causality.runs import group_runs
-from dumpscope.causality.verdicts import Judge
 from dumpscope.errors import OptionsError
-from dumpscope.filters import select_findings
-from dumpscope.gathering import find_flagged, gather
-from dumpscope.model import (
-    PARAMETER,
-    Counts,
-    Finding,
-    Mode,
-    OpRecord,
-    Reason,
-    Scan,
-    ScanOptions,
-    Verdict,
-)
-from dumpscope.nightly.baseline import Applied, apply_baseline, load_baseline, note_baseline
+from dumpscope.gathering import Judged, Suspects, find_flagged, gather
+from dumpscope.model import Counts, Finding, OpRecord, Reason, Scan, ScanOptions, Verdict
 from dumpscope.outcome import decide_outcome
-from dumpscope.ranks.collectives import Collectives
-from dumpscope.ranks.exchanges import (
-    find_behind_silent_calls,
-    find_presence,
-    gather_calls,
-)
-from dumpscope.ranks.gradnames import ParameterNames
 from dumpscope.ranks.patterns import explain_ranks
+from dumpscope.ranks.presence import find_presence
 from dumpscope.ranks.ranksummary import summarise_ranks
 from dumpscope.ranks.rankview import find_topology
-from dumpscope.rules import load_rules
 from dumpscope.store import Selection, Store
 
 __all__ = ["conclude"]
@@ -116,65 +85,34 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         for op in ops
         if op.op_id in flags and op.op_id not in known
     }
-    judged = [*material.notable, *extra.values()]
     places = store.places(scan_id)
     jobs = group_runs({place.run for place in places if place.run})
-    op_types = store.op_types(scan_id)
     presence = find_presence(store, scan_id, failures, jobs)
     topology, rank_notes = find_topology(options, presence)
-    names = ParameterNames(store.graph_nodes(scan_id, PARAMETER), topology)
-    judged = names.name_all(judged)
-    flow = connect(store, scan_id, judged)
     unread = tuple(store.unchecked_tensors(scan_id))
-    collectives = Collectives(
-        [*judged, *gather_calls(store, scan_id, judged, material.calls, jobs, op_types)],
-        jobs,
-        presence=presence,
-        topology=topology,
-    )
-    judge = Judge(
-        flow,
-        rules=load_rules(options.rules_file),
-        flags=flags,
-        jobs=jobs,
-        collectives=collectives,
-        losses=Losses(store.faulty_files(scan_id), unread),
-    )
-    found = judge.judge_all() + [_orphan_finding(flag) for flag in orphans]
-    if any(checks_gradients(op_type) for op_type in op_types):
-        found = note_loss_scale(found)
-    mode = _infer_mode(found)
     if material.ops:
         _check_filters(store, scan_id, options)
-    everything, found = found, select_findings(found, options, jobs)
-    expected = tuple(
-        sorted(
-            (f for f in found if f.verdict is Verdict.EXPECTED),
-            key=lambda f: (f.op.file, f.op.op_id),
+    suspects = Suspects(
+        (*material.notable, *extra.values()), material.calls, flags, tuple(orphans), unread
+    )
+    if suspects.ops or orphans or options.rules_file is not None:
+        # Imported here: most dumps are clean, and then nobody is to be judged.
+        from dumpscope.judging import judge
+
+        judged = judge(
+            store,
+            scan_id,
+            options,
+            suspects,
+            places=places,
+            jobs=jobs,
+            presence=presence,
+            topology=topology,
         )
-    )
-    findings = tuple(
-        rank_findings(
-            (f for f in found if f.verdict is not Verdict.EXPECTED),
-            flow,
-            jobs,
-            judge.members_of,
-            judge.doubtful,
-        )
-    )
-    ranks = summarise_ranks(
-        _with_ranks(everything, findings),
-        places,
-        jobs,
-        senders_to=collectives.senders_to,
-        topology=topology,
-        came_through=judge.came_through,
-        find_doubtful=lambda ops: find_behind_silent_calls(
-            store, scan_id, ops, material.calls, op_types
-        ),
-    )
-    applied = _apply_baseline(findings, options)
-    findings = applied.findings
+    else:
+        judged = Judged(ranks=summarise_ranks((), places, jobs, topology=topology))
+    expected = judged.expected
+    findings, baseline_known, baseline_notes = _apply_baseline(judged.findings, options)
     unchecked = totals.unchecked - material.unchecked_left_out
     counts = Counts(
         files=totals.files,
@@ -186,7 +124,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         expected=len(expected),
         overflow_records=sum(1 for record in records if not record.empty),
         empty_overflow_records=sum(1 for record in records if record.empty),
-        baseline_known=applied.known,
+        baseline_known=baseline_known,
         findings=len(findings),
         skipped=_whole(info.totals.get("skipped")),
         unknown_files=totals.unknown_files,
@@ -206,7 +144,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         tool_version=info.tool_version,
         exit_status=outcome.exit_status,
         complete=outcome.complete and info.state == "finished",
-        mode=mode,
+        mode=judged.mode,
         counts=counts,
         findings=findings,
         expected=expected,
@@ -216,10 +154,10 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         unchecked=unread,
         notes=(
             *outcome.notes,
-            *note_baseline(applied),
+            *baseline_notes,
             *_note_growing(info.totals.get("growing")),
             *_note_imported(_whole(info.totals.get("imported_documents"))),
-            *explain_ranks(ranks, topology),
+            *explain_ranks(judged.ranks, topology),
             *rank_notes,
             *_note_runs(jobs),
             *_note_skipped(_whole(info.totals.get("skipped"))),
@@ -229,63 +167,9 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         started_at=info.started_at,
         duration_s=info.duration_s or 0.0,
         unknown_files=tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED)),
-        ranks=ranks,
+        ranks=judged.ranks,
         history=_find_history(store, scan_id, findings),
     )
-
-
-def _orphan_finding(flag: Flag) -> Finding:
-    """A record whose operator was not dumped: all that is known are the ids of its payload."""
-    record, unit = flag.record, flag.unit
-    place = record.place
-    op = OpRecord(
-        op_type="",
-        op_name="",
-        task_id=unit.task_id,
-        stream_id=unit.stream_id,
-        context_id=unit.context_id,
-        thread_id=unit.thread_id,
-        timestamp=record.timestamp,
-        start_ns=record.start_ns,
-        step=place.step,
-        device=place.device,
-        file=record.file,
-        place=place,
-        op_id=-1 - record.record_id,
-    )
-    overflow = describe_flags([flag], confirmed=False)
-    return Finding(
-        op=op,
-        verdict=Verdict.STATUS_ORIGIN,
-        reason=Reason(
-            "status_origin_not_dumped",
-            {
-                "task_id": unit.task_id,
-                "stream_id": unit.stream_id,
-                "kind": unit.kind,
-                "hardware": ", ".join(overflow.bits)
-                or " ".join(f"0x{word:x}" for word in unit.status),
-                "step": place.step,
-                "device": place.device,
-            },
-        ),
-        evidence=("status",),
-        overflow=overflow,
-    )
-
-
-# --- judging what was found -------------------------------------------------------------------
-
-
-def _infer_mode(findings: Iterable[Finding]) -> Mode:
-    saturated = False
-    for finding in findings:
-        if finding.verdict is Verdict.EXPECTED or is_source(finding.op.op_type):
-            continue
-        if any(t.stats.nonfinite for t in finding.op.outputs):
-            return Mode("inf_nan")
-        saturated = saturated or finding.verdict is Verdict.SATURATED_ORIGIN
-    return Mode("saturation" if saturated else "unknown")
 
 
 def _rank_of_records(
@@ -305,12 +189,6 @@ def _rank_of_records(
     return ranks
 
 
-def _with_ranks(found: Iterable[Finding], ranked: Iterable[Finding]) -> list[Finding]:
-    """All findings, those that were selected as they were ranked."""
-    by_op = {finding.op.op_id: finding for finding in ranked}
-    return [f if f.verdict is Verdict.EXPECTED else by_op.get(f.op.op_id, f) for f in found]
-
-
 def _count_verdicts(findings: Iterable[Finding], expected: Sequence[Finding]) -> Mapping[str, int]:
     counted = Counter(str(f.verdict) for f in findings)
     if expected:
@@ -318,18 +196,29 @@ def _count_verdicts(findings: Iterable[Finding], expected: Sequence[Finding]) ->
     return dict(counted)
 
 
-def _apply_baseline(findings: Sequence[Finding], options: ScanOptions) -> Applied:
+def _apply_baseline(
+    findings: tuple[Finding, ...], options: ScanOptions
+) -> tuple[tuple[Finding, ...], int, Sequence[Reason]]:
+    """Mark the findings that a baseline knows; return them, how many these are, and notes."""
     if options.baseline is None:
-        return Applied(tuple(findings))
+        return findings, 0, ()
+    from dumpscope.nightly.baseline import apply_baseline, load_baseline, note_baseline
+
     today = date.today()  # noqa: DTZ011 - an expiry date is a day where the user is
-    return apply_baseline(load_baseline(options.baseline), findings, today)
+    applied = apply_baseline(load_baseline(options.baseline), findings, today)
+    return applied.findings, applied.known, note_baseline(applied)
 
 
 def _missing_steps(
     config: Mapping[str, object] | None, store: Store, scan_id: str
 ) -> tuple[int, ...]:
     """Steps that the acl.json asked for one by one and that are not in the dump."""
-    asked = parse_steps(str((config or {}).get("dump_step") or "")) or ()
+    said = str((config or {}).get("dump_step") or "")
+    if not said:
+        return ()
+    from dumpscope.aclconfig.values import parse_steps
+
+    asked = parse_steps(said) or ()
     found: Collection[int] = store.steps(scan_id) if asked else ()
     return tuple(
         step

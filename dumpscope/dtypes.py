@@ -32,21 +32,17 @@ type in numpy is 'V': ask `Dtype.kind`, never numpy's.
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
+import sys
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-import ml_dtypes
-import numpy as np
-
-from dumpscope.errors import TruncatedDumpError, UnsupportedDtypeError
-from dumpscope.lowfloats import code_values, unpack_codes
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    import numpy as np
 
-__all__ = ["UNDEFINED", "Dtype", "decode", "dtype_named", "dtype_of_code", "dtype_of_label"]
+__all__ = ["UNDEFINED", "Dtype", "dtype_named", "dtype_of_code", "dtype_of_label"]
 
 Kind = Literal["float", "int", "uint", "bool", "complex", "string", "opaque"]
 
@@ -59,8 +55,9 @@ class Dtype:
     ----------
     bits
         Bits of one element in memory; 0 when not known (strings, undefined types).
-    numpy
-        The numpy or ml_dtypes type whose elements lie in memory the same way, if there is one.
+    scalar
+        numpy's type string, or the name in ml_dtypes, of the type whose elements lie in memory the
+        same way, if there is one. `numpy` is that type.
     limit
         The largest finite value of a float type.
     saturates
@@ -73,10 +70,15 @@ class Dtype:
     name: str
     bits: int
     kind: Kind
-    numpy: np.dtype[Any] | None = None
+    scalar: str | None = None
     limit: float | None = None
     saturates: bool = False
     packed: bool = False
+
+    @property
+    def numpy(self) -> np.dtype[Any] | None:
+        """The numpy or ml_dtypes type of `scalar`."""
+        return None if self.scalar is None else _numpy_type(self.scalar)
 
     def nbytes(self, count: int) -> int:
         """How many bytes `count` elements take (0 when the size of one is not known)."""
@@ -84,38 +86,45 @@ class Dtype:
 
     @property
     def decodable(self) -> bool:
-        """Whether `decode` knows what the bytes mean."""
+        """Whether `decoding.decode` knows what the bytes mean."""
         return self.kind not in ("string", "opaque")
 
 
-def _plain(
-    name: str,
-    kind: Kind,
-    scalar: npt.DTypeLike,
-    limit: float | None = None,
-    saturates: bool = False,
-) -> Dtype:
-    numpy_type = np.dtype(scalar)
-    return Dtype(name, numpy_type.itemsize * 8, kind, numpy_type, limit, saturates)
+@cache
+def _numpy_type(scalar: str) -> np.dtype[Any]:
+    # Imported here: what only names types, as an answer out of a store does, starts without them.
+    import numpy as np
+
+    try:
+        return np.dtype(scalar)
+    except TypeError:
+        import ml_dtypes
+
+        named: np.dtype[Any] = np.dtype(getattr(ml_dtypes, scalar))
+        return named
 
 
-def _float(name: str, scalar: npt.DTypeLike, limit: float, saturates: bool) -> Dtype:
-    return _plain(name, "float", scalar, limit=limit, saturates=saturates)
+def _plain(name: str, kind: Kind, scalar: str) -> Dtype:
+    """Describe a type by numpy's type string: `<f2` has two bytes."""
+    return Dtype(name, int(scalar.lstrip("<")[1:]) * 8, kind, scalar)
+
+
+def _float(name: str, bits: int, limit: float, saturates: bool, scalar: str | None = None) -> Dtype:
+    """Describe a float type that ml_dtypes has under the same name, or numpy as `scalar`."""
+    return Dtype(name, bits, "float", scalar or name, limit, saturates)
 
 
 def _packed(name: str, bits: int, kind: Kind, limit: float | None = None) -> Dtype:
     return Dtype(name, bits, kind, limit=limit, packed=True)
 
 
-_F32_MAX = float(np.finfo(np.float32).max)
-
 UNDEFINED = Dtype("undefined", 0, "opaque")
 """Nothing is known of it: its tensors are unchecked."""
 
 _BY_CODE: dict[int, Dtype] = {
     0: UNDEFINED,
-    1: _float("float32", "<f4", _F32_MAX, True),
-    2: _float("float16", "<f2", 65504.0, True),
+    1: _float("float32", 32, (2 - 2.0**-23) * 2.0**127, True, "<f4"),
+    2: _float("float16", 16, 65504.0, True, "<f2"),
     3: _plain("int8", "int", "i1"),
     4: _plain("uint8", "uint", "u1"),
     5: _plain("int16", "int", "<i2"),
@@ -124,8 +133,8 @@ _BY_CODE: dict[int, Dtype] = {
     8: _plain("int64", "int", "<i8"),
     9: _plain("uint32", "uint", "<u4"),
     10: _plain("uint64", "uint", "<u8"),
-    11: _plain("bool", "bool", np.bool_),
-    12: _float("float64", "<f8", float(np.finfo(np.float64).max), True),
+    11: Dtype("bool", 8, "bool", "?"),
+    12: _float("float64", 64, sys.float_info.max, True, "<f8"),
     13: Dtype("string", 0, "string"),
     14: _plain("dual_sub_int8", "int", "i1"),
     15: _plain("dual_sub_uint8", "uint", "u1"),
@@ -140,16 +149,16 @@ _BY_CODE: dict[int, Dtype] = {
     24: Dtype("string_ref", 0, "string"),
     25: Dtype("dual", 0, "opaque"),
     26: Dtype("variant", 0, "opaque"),
-    27: _float("bfloat16", ml_dtypes.bfloat16, (2 - 2.0**-7) * 2.0**127, True),
+    27: _float("bfloat16", 16, (2 - 2.0**-7) * 2.0**127, True),
     28: _packed("int4", 4, "int"),
     29: _packed("uint1", 1, "uint"),
     30: _packed("int2", 2, "int"),
     31: _packed("uint2", 2, "uint"),
     32: Dtype("complex32", 32, "complex"),
     33: Dtype("hifloat8", 8, "float", limit=32768.0, saturates=True),
-    34: _float("float8_e5m2", ml_dtypes.float8_e5m2, 57344.0, True),
-    35: _float("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 448.0, False),
-    36: _float("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, 2.0**127, False),
+    34: _float("float8_e5m2", 8, 57344.0, True),
+    35: _float("float8_e4m3fn", 8, 448.0, False),
+    36: _float("float8_e8m0fnu", 8, 2.0**127, False),
     37: _packed("float6_e3m2fn", 6, "float", 28.0),
     38: _packed("float6_e2m3fn", 6, "float", 7.5),
     39: _packed("float4_e2m1fn", 4, "float", 6.0),
@@ -221,9 +230,9 @@ _SYNONYMS = {
     "": "undefined",
 }
 
-_PREFIXES = re.compile(r"(?:torch|numpy|np|ml_?dtypes|mindspore|mstype|ms|jnp)\.|dt_|number\[|ge:")
-_DROPPED = re.compile(r"[^a-z0-9]")
-_TYPE_STRING = re.compile(r"[<|=]([?biufc])(\d{1,2})")
+_PREFIXES = regex(r"(?:torch|numpy|np|ml_?dtypes|mindspore|mstype|ms|jnp)\.|dt_|number\[|ge:")
+_DROPPED = regex(r"[^a-z0-9]")
+_TYPE_STRING = regex(r"[<|=]([?biufc])(\d{1,2})")
 """numpy's own: '<f2', '|u1'. The size is in bytes, where other people's `i8` has eight bits."""
 
 
@@ -269,61 +278,3 @@ def dtype_of_label(label: str) -> Dtype:
     else:
         dtype = _SOUGHT.get(_squeeze(label[:256]))
     return _opaque(label.strip()[:64]) if dtype is None else dtype
-
-
-_DECODED_PACKED: dict[str, Any] = {
-    "int4": ml_dtypes.int4,
-    "int2": ml_dtypes.int2,
-    "uint2": ml_dtypes.uint2,
-    "uint1": np.uint8,
-    "float4_e2m1fn": ml_dtypes.float4_e2m1fn,
-    "float4_e1m2": np.float32,
-    "float6_e3m2fn": np.float32,
-    "float6_e2m3fn": np.float32,
-}
-
-
-def decode(raw: bytes | memoryview, dtype: Dtype, count: int) -> npt.NDArray[Any]:
-    """Decode the first `count` elements of some bytes.
-
-    Returns
-    -------
-    ndarray, 1-D and read-only
-        Of the numpy or ml_dtypes type of the same name where there is one; hifloat8, the 6-bit
-        floats and float4_e1m2 as float32, complex32 as complex64, uint1 as uint8. A bool is true
-        wherever its byte is not zero.
-
-    Raises
-    ------
-    UnsupportedDtypeError
-        The type is a string or is not known.
-    TruncatedDumpError
-        There are fewer bytes than `count` elements take.
-    """
-    if not dtype.decodable:
-        raise UnsupportedDtypeError(f"values of type {dtype.name} cannot be decoded")
-    needed = dtype.nbytes(count)
-    if len(raw) < needed:
-        raise TruncatedDumpError(
-            f"expected {needed} bytes for {count} elements of {dtype.name}, found {len(raw)}"
-        )
-    values: npt.NDArray[Any]
-    if dtype.packed:
-        codes = unpack_codes(raw, dtype.bits, count)
-        target = _DECODED_PACKED[dtype.name]
-        if dtype.name == "uint1":
-            values = codes
-        else:
-            values = code_values(dtype.name).astype(np.float32).astype(target)[codes]
-    elif dtype.name == "hifloat8":
-        table = code_values(dtype.name).astype(np.float32)
-        values = table[np.frombuffer(raw, np.uint8, count)]
-    elif dtype.name == "complex32":
-        parts = np.frombuffer(raw, "<f2", 2 * count).astype(np.float32)
-        values = parts.view(np.complex64)
-    elif dtype.kind == "bool":
-        values = np.frombuffer(raw, np.uint8, count) != 0
-    else:
-        values = np.frombuffer(raw, dtype.numpy, count)
-    values.flags.writeable = False
-    return values

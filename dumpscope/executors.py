@@ -11,12 +11,14 @@ import os
 import selectors
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from dumpscope.errors import OptionsError
 from dumpscope.model import DumpFile
 from dumpscope.processes import Recipe, WorkerProcess, can_start
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = [
     "BATCH_BYTES",
@@ -117,7 +119,7 @@ class ThreadExecutor:
     def __init__(self, jobs: int, most_files: int = BATCH_FILES) -> None:
         self.jobs = jobs
         self._most_files = most_files
-        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="dumpscope")
+        self._pool = _start_threads(jobs)
 
     def run(
         self,
@@ -156,7 +158,7 @@ class _Ticket(Generic[Result]):
 
     def __init__(self, batch: Sequence[DumpFile]) -> None:
         self.batch = batch
-        self.future: Future[Result] = Future()
+        self.future: Future[Result] = _new_future()
         self.in_thread = False
         self.lost = False
 
@@ -174,7 +176,7 @@ class MixedExecutor:
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
-        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="dumpscope")
+        self._pool = _start_threads(jobs)
         self._processes: list[WorkerProcess] = []
         self._selector = selectors.DefaultSelector()
         self._done_here = 0
@@ -285,6 +287,19 @@ class MixedExecutor:
         self.close()
 
 
+def _start_threads(jobs: int) -> ThreadPoolExecutor:
+    # Imported here, as in `_new_future`: a scan that has nothing to read needs neither.
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(jobs, thread_name_prefix="dumpscope")
+
+
+def _new_future() -> Future[Result]:
+    from concurrent.futures import Future
+
+    return Future()
+
+
 def _submit(
     pool: ThreadPoolExecutor,
     work: Callable[[Sequence[DumpFile]], Result],
@@ -297,7 +312,7 @@ def _submit(
         if "new thread" not in str(full):  # the pool is closed
             raise
         # The threads that there are may do it as well: that changes nothing.
-        done: Future[Result] = Future()
+        done: Future[Result] = _new_future()
         try:
             done.set_result(work(batch))
         except Exception as error:  # noqa: BLE001 - it is raised again at the batch's place

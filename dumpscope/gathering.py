@@ -1,31 +1,72 @@
-"""What the judge is given: executions put together, and those that the hardware flagged."""
+"""What is given to the judge, executions put together, and what comes back."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dumpscope.causality.assembly import RawKey, assemble, part_key, raw_key
-from dumpscope.causality.hardware import TaskKey, folder_of, task_key
+from dumpscope.causality.hardware import Flag, TaskKey, folder_of, task_key
 from dumpscope.causality.inputs import is_notable
-from dumpscope.model import FORM_RAW, OpRecord, OverflowRecord, TensorSummary
+from dumpscope.model import (
+    FORM_RAW,
+    Finding,
+    Mode,
+    OpRecord,
+    OverflowRecord,
+    RankSummary,
+    TensorSummary,
+)
 from dumpscope.ranks.communication import communication_kind
-from dumpscope.ranks.exchanges import without_tensors
 from dumpscope.records import record
 from dumpscope.store import Store
 
-__all__ = ["Material", "find_flagged", "gather"]
+__all__ = ["Judged", "Material", "Suspects", "find_flagged", "gather"]
 
 
 @record(frozen=True, slots=True)
 class Material:
-    """What the judge is given. `calls` are clean communication operators dumped in parts."""
+    """What a scan holds. `calls` are clean communication operators dumped in parts."""
 
     notable: tuple[OpRecord, ...]
     ops: int
     tensors_left_out: int
     unchecked_left_out: int
     calls: tuple[OpRecord, ...] = ()
+
+
+@record(frozen=True, slots=True)
+class Suspects:
+    """What has to be judged.
+
+    Attributes
+    ----------
+    ops
+        Executions that are not clean, or that the hardware flagged.
+    calls
+        Clean communication operators that were dumped in parts, as mere calls.
+    flags, orphans
+        What the hardware says of executions, by number, and of some that were not dumped.
+    unread
+        Tensors whose values are not known, with their executions.
+    """
+
+    ops: tuple[OpRecord, ...]
+    calls: tuple[OpRecord, ...]
+    flags: Mapping[int, list[Flag]]
+    orphans: tuple[Flag, ...]
+    unread: Sequence[tuple[OpRecord, TensorSummary]]
+
+
+@record(frozen=True, slots=True)
+class Judged:
+    """What comes back: findings in ranking order, values that are expected, and all ranks."""
+
+    mode: Mode = Mode("unknown")
+    findings: tuple[Finding, ...] = ()
+    expected: tuple[Finding, ...] = ()
+    ranks: tuple[RankSummary, ...] = ()
 
 
 def gather(store: Store, scan_id: str, records: int) -> Material:
@@ -57,8 +98,13 @@ def gather(store: Store, scan_id: str, records: int) -> Material:
         if any(is_notable(t) for t in op.tensors):
             notable.append(op)
         elif communication_kind(op.op_type) is not None:
-            calls.append(without_tensors(op))
+            calls.append(_as_mere_call(op))
     return Material((*whole, *notable), ops + merged, tensors, unchecked, tuple(calls))
+
+
+def _as_mere_call(op: OpRecord) -> OpRecord:
+    """The same execution without tensors, to be fetched again where they matter."""
+    return replace(op, tensors=(), part_ids=op.part_ids or (op.op_id,))
 
 
 def _raw_keys(store: Store, scan_id: str) -> frozenset[RawKey]:

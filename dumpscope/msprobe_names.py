@@ -24,6 +24,7 @@ from typing import Literal
 
 from dumpscope.model import Role
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = [
     "ProbeName",
@@ -39,22 +40,22 @@ ProbeKind = Literal["api", "module", "parameters_grad", "debug", "other"]
 
 _LONGEST = 4096
 _DIGITS = r"[0-9]{1,9}"
-_API = re.compile(rf"(.+)\.({_DIGITS})\.(forward|backward)", re.DOTALL)
-_MODULE = re.compile(rf"((?:Module|Cell)\..+)\.(forward|backward)\.({_DIGITS})", re.DOTALL)
-_GRADS = re.compile(rf"((?:Module|Cell)\..+)\.parameters_grad(?:\.({_DIGITS}))?", re.DOTALL)
-_DEBUG = re.compile(rf"(.+)\.({_DIGITS})\.debug", re.DOTALL)
+_API = regex(rf"(.+)\.({_DIGITS})\.(forward|backward)", re.DOTALL)
+_MODULE = regex(rf"((?:Module|Cell)\..+)\.(forward|backward)\.({_DIGITS})", re.DOTALL)
+_GRADS = regex(rf"((?:Module|Cell)\..+)\.parameters_grad(?:\.({_DIGITS}))?", re.DOTALL)
+_DEBUG = regex(rf"(.+)\.({_DIGITS})\.debug", re.DOTALL)
 
 # The same keys at the start of a file's name. The greedy part takes the last place that fits.
-_TENSOR_OF_OP = re.compile(
+_TENSOR_OF_OP = regex(
     rf"((?:(?:Module|Cell)\..+\.(?:forward|backward)\.{_DIGITS}|.+\.{_DIGITS}\.(?:forward|backward)))"
     r"\.(input|output|kwargs|parameters)(?:\.(.+))?",
     re.DOTALL,
 )
-_TENSOR_OF_GRADS = re.compile(
+_TENSOR_OF_GRADS = regex(
     rf"((?:Module|Cell)\..+\.parameters_grad(?:\.{_DIGITS})?)\.([^.].*)", re.DOTALL
 )
-_TENSOR_OF_DEBUG = re.compile(rf"(.+?\.{_DIGITS}\.debug)(?:\.(.+))?", re.DOTALL)
-_POSITION = re.compile(rf"({_DIGITS})", re.ASCII)
+_TENSOR_OF_DEBUG = regex(rf"(.+?\.{_DIGITS}\.debug)(?:\.(.+))?", re.DOTALL)
+_POSITION = regex(rf"({_DIGITS})", re.ASCII)
 _SUFFIXES = (".pt", ".npy")
 
 

@@ -26,6 +26,7 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 
 from dumpscope.model import DumpName, Role
+from dumpscope.regexes import regex
 
 __all__ = [
     "is_overflow_name",
@@ -45,17 +46,17 @@ _TAIL = (
     rf"((?:\.[^.]*){{0,3}}?)\.)?{_SUFFIX})?"
 )
 
-_USUAL = re.compile(rf"([^.]+)\.([^.]*)\.{_ID}\.{_ID}\.{_TIME}")
-_NAME = re.compile(rf"([^.]+)\.(.*)\.{_ID}\.{_ID}\.{_TIME}{_FFTS}{_TAIL}", re.DOTALL)
-_NAME_WITHOUT_STREAM = re.compile(rf"([^.]+)\.(.*)\.{_ID}\.{_TIME}{_FFTS}{_TAIL}", re.DOTALL)
-_GOLDEN = re.compile(rf"(.+)\.([0-9]{{1,5}})\.{_TIME}\.npy", re.DOTALL)
-_EXCEPTION_INFO = re.compile(rf"(exception_info)\.{_ID}\.{_ID}\.{_TIME}")
-_KERNEL = re.compile(
+_USUAL = regex(rf"([^.]+)\.([^.]*)\.{_ID}\.{_ID}\.{_TIME}")
+_NAME = regex(rf"([^.]+)\.(.*)\.{_ID}\.{_ID}\.{_TIME}{_FFTS}{_TAIL}", re.DOTALL)
+_NAME_WITHOUT_STREAM = regex(rf"([^.]+)\.(.*)\.{_ID}\.{_TIME}{_FFTS}{_TAIL}", re.DOTALL)
+_GOLDEN = regex(rf"(.+)\.([0-9]{{1,5}})\.{_TIME}\.npy", re.DOTALL)
+_EXCEPTION_INFO = regex(rf"(exception_info)\.{_ID}\.{_ID}\.{_TIME}")
+_KERNEL = regex(
     rf"([^.]+)\.{_ID}\.{_ID}\.(?:[0-9]{{1,3}}|[A-Za-z_]\w{{0,31}})\.{_ID}\.{_TIME}", re.ASCII
 )
 
-_SHAPE = re.compile(r"(?:[0-9]{1,20}(?:[x_][0-9]{1,20}){0,63})?_?")
-_DTYPE = re.compile(
+_SHAPE = regex(r"(?:[0-9]{1,20}(?:[x_][0-9]{1,20}){0,63})?_?")
+_DTYPE = regex(
     r"(?:dt_|torch\.)?(?:b?float\d*(?:_?e\d+m\d+\w*)?|[bf]p?\d+|hifloat\d+|[qu]{0,2}int\d+"
     r"|complex\d+|bool|double|half|string|dual\w*|resource|variant|undefined)",
     re.ASCII | re.IGNORECASE,
@@ -67,8 +68,8 @@ _UNKNOWN_IDS = frozenset({0xFFFF, 0xFFFFFFFF})
 _ROLES: Mapping[str, Role] = MappingProxyType({"input": "input", "output": "output"})
 
 _MAX_MAPPED_NAME = 4096
-_HASH = re.compile(r"[0-9]{1,24}|[0-9a-fA-F]{32}(?:\.[A-Za-z0-9]{1,8})?")
-_HASH_STEM = re.compile(r"([0-9a-fA-F]{32})(\.[A-Za-z0-9]{1,8})")
+_HASH = regex(r"[0-9]{1,24}|[0-9a-fA-F]{32}(?:\.[A-Za-z0-9]{1,8})?")
+_HASH_STEM = regex(r"([0-9a-fA-F]{32})(\.[A-Za-z0-9]{1,8})")
 
 
 def parse_name(name: str) -> DumpName | None:

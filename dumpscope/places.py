@@ -23,20 +23,21 @@ import re
 from dumpscope.model import Place
 from dumpscope.naming import parse_run_time
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = ["place_of"]
 
-_STEP = re.compile(r"step[_-]?([0-9]{1,10})")
-_RANK = re.compile(r"(worldsize[0-9]{1,9}_global_)?rank(?:[_-]?([0-9]{1,9}))?")
-_PROCESS = re.compile(r"proc[_-]?([0-9]{1,10})")
-_HOST = re.compile(r"host[_-]?([A-Za-z0-9][A-Za-z0-9.-]{0,252})|(node[_-]?[0-9]{1,6})")
-_NUMBER = re.compile(r"[0-9]{1,10}")
-_DEVICE = re.compile(r"[0-9]{1,5}")
-_MODEL = re.compile(r"ge_default_[0-9]{14}_[0-9]+")
-_FX_TIME = re.compile(r"gm_(.*)_dump")
-_ATB_PROCESS = re.compile(r"([0-9]{1,3})_([0-9]{3,10})")
-_ATB_OPERATOR = re.compile(r"[0-9]{1,10}_[A-Za-z].*", re.DOTALL)
-_YEAR = re.compile(r"(?:19|20)[0-9]{2}")
+_STEP = regex(r"step[_-]?([0-9]{1,10})")
+_RANK = regex(r"(worldsize[0-9]{1,9}_global_)?rank(?:[_-]?([0-9]{1,9}))?")
+_PROCESS = regex(r"proc[_-]?([0-9]{1,10})")
+_HOST = regex(r"host[_-]?([A-Za-z0-9][A-Za-z0-9.-]{0,252})|(node[_-]?[0-9]{1,6})")
+_NUMBER = regex(r"[0-9]{1,10}")
+_DEVICE = regex(r"[0-9]{1,5}")
+_MODEL = regex(r"ge_default_[0-9]{14}_[0-9]+")
+_FX_TIME = regex(r"gm_(.*)_dump")
+_ATB_PROCESS = regex(r"([0-9]{1,3})_([0-9]{3,10})")
+_ATB_OPERATOR = regex(r"[0-9]{1,10}_[A-Za-z].*", re.DOTALL)
+_YEAR = regex(r"(?:19|20)[0-9]{2}")
 _OWNERS = frozenset({"home", "users", "Users"})
 _NO_NETS = frozenset({"execution_order", "graphs", "debug_files", ".dump_metadata"})
 

@@ -8,8 +8,9 @@ written as a visible escape (`\x1b`, `\u202e`).
 
 from __future__ import annotations
 
-import re
 import unicodedata
+
+from dumpscope.regexes import regex
 
 __all__ = [
     "CELL_TEXT_LIMIT",
@@ -30,7 +31,7 @@ _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 # Excel decodes _xHHHH_ in a text to the character of that code, so "mul_x1024_y" would change.
-_CELL_ESCAPE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
+_CELL_ESCAPE = regex(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def make_printable(text: str) -> str:

@@ -7,18 +7,16 @@ batch in flight, and the next scan of the same tree starts from there.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from itertools import islice
-from typing import Union
+from contextlib import ExitStack, closing
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Union
 
 from dumpscope.conclude import conclude
 from dumpscope.errors import OptionsError, StoreError
-from dumpscope.examine import Examiner
 from dumpscope.executors import BATCH_FILES, Executor, count_jobs, open_executor
 from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
@@ -30,6 +28,9 @@ from dumpscope.roots import absolute
 from dumpscope.store import Store
 from dumpscope.version import VERSION
 from dumpscope.walk import Walk, walk
+
+if TYPE_CHECKING:
+    from dumpscope.examine import Examiner
 
 __all__ = ["Progress", "load_scan", "scan", "scan_into"]
 
@@ -96,6 +97,8 @@ def scan(
             store, paths, options, progress=progress, config=config, missing=missing
         )
         return conclude(store, scan_id, options)
+    import tempfile
+
     with (
         tempfile.TemporaryDirectory(prefix="dumpscope-") as folder,
         Store.open(os.path.join(folder, "scans.db")) as own,
@@ -143,14 +146,14 @@ def scan_into(
     else:
         walker = walk(list(paths), companions=registry.companions)
     sources = [absolute(path) for path in paths]
-    # A scan that nobody can do does not begin.
-    with closing(walker), closing(_open_executor(options, walker.remote)) as executor:
+    with closing(walker), ExitStack() as opened:
+        make_executor = _prepare_executor(options, walker.remote, opened)
         started = time.monotonic()
         scan_id = store.begin(walker.root, sources, options, config, VERSION)
         growing: list[str] = []
         state = "interrupted"
         try:
-            _read_all(store, scan_id, walker, executor, registry, options, progress, growing)
+            _read_all(store, scan_id, walker, make_executor, registry, options, progress, growing)
             state = "finished"
         finally:
             store.finish(
@@ -168,24 +171,33 @@ def scan_into(
     return scan_id
 
 
-def _open_executor(options: ScanOptions, waits: bool) -> Executor:
-    """Make what the work is spread with; `waits` says that files are behind requests."""
+def _prepare_executor(
+    options: ScanOptions, waits: bool, opened: ExitStack
+) -> Callable[[], Executor]:
+    """Return what makes the executor once something is to be read; `opened` will close it.
+
+    A scan that nobody can do does not begin, so a cluster is called right away. `waits` says that
+    files are behind requests.
+    """
+    jobs = count_jobs(options.jobs)
     if options.executor == "dask":
         from dumpscope.cluster.executor import open_dask_executor
 
-        return open_dask_executor(options.scheduler, count_jobs(options.jobs), waits=waits)
+        cluster = open_dask_executor(options.scheduler, jobs, waits=waits)
+        opened.enter_context(closing(cluster))
+        return lambda: cluster
     if options.scheduler is not None:
         raise OptionsError(
             f"--scheduler {options.scheduler}: only the executor dask has one; add --executor dask"
         )
-    return open_executor(options.jobs, waits=waits)
+    return lambda: opened.enter_context(closing(open_executor(options.jobs, waits=waits)))
 
 
 def _read_all(
     store: Store,
     scan_id: str,
     walker: Walk | NothingToWalk,
-    executor: Executor,
+    make_executor: Callable[[], Executor],
     registry: ReaderRegistry,
     options: ScanOptions,
     progress: Callable[[Progress], None] | None,
@@ -209,7 +221,13 @@ def _read_all(
             yield from (file for file, known in zip(batch, reused, strict=True) if not known)
 
     with seldom_collecting():
-        for results in executor.run(Worker(registry, options), executor.group(unread())):
+        files = unread()
+        first = next(files, None)
+        if first is None:
+            return
+        executor = make_executor()
+        batches = executor.group(chain((first,), files))
+        for results in executor.run(Worker(registry, options), batches):
             store.add(scan_id, results, signature)
             growing += (
                 result.file.relative
@@ -260,6 +278,9 @@ class Worker:
     def __call__(self, files: Sequence[DumpFile]) -> list[FileResult]:
         examiner: Examiner | None = getattr(self._local, "examiner", None)
         if examiner is None:
+            # Imported here: a scan that finds everything in the store reads nothing.
+            from dumpscope.examine import Examiner
+
             examiner = self._local.examiner = Examiner(
                 self._registry,
                 level=self._options.stats,

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from dumpscope.model import OpRecord, Place, TensorStats, TensorSummary
-from dumpscope.ranks.collectives import Collectives, Presence
+from dumpscope.ranks.collectives import Collectives
 from dumpscope.ranks.parallelism import plan_topology
+from dumpscope.ranks.presence import Presence
 from op_builders import bad, clean, make_op, tensor
 
 NAN = bad(nan=3)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_numbers
-from dumpscope.dtypes import decode, dtype_named, dtype_of_code, dtype_of_label
+from dumpscope.decoding import decode
+from dumpscope.dtypes import dtype_named, dtype_of_code, dtype_of_label
 from dumpscope.errors import TruncatedDumpError, UnsupportedDtypeError
 
 _CODES = """

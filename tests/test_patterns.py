@@ -26,9 +26,9 @@ from dumpscope.model import (
     ScanOptions,
     Verdict,
 )
-from dumpscope.ranks.collectives import Presence
 from dumpscope.ranks.parallelism import Topology, plan_topology
 from dumpscope.ranks.patterns import explain_ranks
+from dumpscope.ranks.presence import Presence
 from dumpscope.ranks.ranksummary import summarise_ranks
 from dumpscope.ranks.rankview import check_rank_options, find_topology
 from dumpscope.reporters.document import build_document

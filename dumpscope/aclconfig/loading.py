@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import Literal
 from dumpscope.aclconfig.values import EXCEPTION_SCENES, parse_steps, split_address
 from dumpscope.errors import ConfigError
 from dumpscope.records import record
+from dumpscope.regexes import regex
 from dumpscope.safetext import make_printable
 
 __all__ = ["MAX_CONFIG_BYTES", "MAX_JSON5_BYTES", "AclConfig", "is_config", "load_config"]
@@ -29,8 +29,8 @@ MAX_JSON5_BYTES = 128 << 10
 
 
 _MAX_FACT_LAYERS = 100
-_JSON5_PLACE = re.compile(r"^<string>:([0-9]+) ")
-_DUMP_KEY = re.compile(r"\bdump[\"']?\s{0,99}:")
+_JSON5_PLACE = regex(r"^<string>:([0-9]+) ")
+_DUMP_KEY = regex(r"\bdump[\"']?\s{0,99}:")
 
 
 @record(frozen=True, slots=True)

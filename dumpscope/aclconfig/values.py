@@ -7,13 +7,13 @@ CANN checks them before anything else, whatever the file turns on. Source: the r
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 from types import MappingProxyType
 from typing import Literal
 
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = [
     "ALLOWED",
@@ -77,7 +77,7 @@ BLACKLISTS = ("optype_blacklist", "opname_blacklist")
 
 MAX_INTERVALS = 100
 _MAX_BLACKLIST = 100
-_INTERVAL = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
+_INTERVAL = regex(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 _SHOWN = 60
 
 _Checker = Callable[[str, object], Iterator["Issue"]]

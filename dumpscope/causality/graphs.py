@@ -7,15 +7,15 @@ one tensor only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from dumpscope.model import PARAMETER, GraphNode
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = ["GraphIndex", "GraphInput", "fold_name"]
 
-_FOLDED = re.compile(r"[./\\ ]")
+_FOLDED = regex(r"[./\\ ]")
 _MOST_STEPS = 64
 
 

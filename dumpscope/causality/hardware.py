@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dumpscope.model import OpRecord, OverflowFinding, OverflowRecord, OverflowUnit
 from dumpscope.overflow import describe_status
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = [
     "Flag",
@@ -25,7 +26,7 @@ __all__ = [
     "task_key",
 ]
 
-_PARSED = re.compile(r"(.+?)(?:\.output\.[0-9]{1,5})?\.json", re.DOTALL)
+_PARSED = regex(r"(.+?)(?:\.output\.[0-9]{1,5})?\.json", re.DOTALL)
 
 TaskKey = tuple[str, int, int]
 """(folder, task id, stream id)."""

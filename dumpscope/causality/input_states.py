@@ -16,7 +16,7 @@ from dumpscope.causality.inputs import (
 from dumpscope.causality.nesting import Nesting
 from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.msprobe_names import is_parameter
-from dumpscope.ranks.topology import fills_a_buffer
+from dumpscope.ranks.collectives import fills_a_buffer
 from dumpscope.records import record
 
 __all__ = ["InputReader", "Sofar"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dumpscope.dtypes import dtype_named
 from dumpscope.model import Evidence, OpRecord, TensorSummary
 from dumpscope.records import record
-from dumpscope.rules import Rule
+
+if TYPE_CHECKING:
+    from dumpscope.rules import Rule
 
 __all__ = ["InputState", "holds_same", "is_notable", "is_rewritten", "is_saturated"]
 

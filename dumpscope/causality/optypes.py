@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from dumpscope.regexes import regex
+
 __all__ = ["checks_gradients", "is_backward", "is_generator", "is_source", "keeps_state"]
 
-_GENERATORS = re.compile(
+_GENERATORS = regex(
     r"^(fills?|filld|fillv2|range|arange|linspace|logspace|eye|zeros|ones|full|zeroslike|oneslike|"
     r"fulllike|newzeros|newones|newfull|dropoutgenmask.*|.*random.*|rand|randn|"
     r"randint|randperm|uniform|normal|truncatednormal|multinomial|bernoulli|empty.*)$"
 )
-_SOURCES = re.compile(
+_SOURCES = regex(
     r"^(data|anndata|refdata|aippdata|const|constant|constplaceholder|variable|variablev2|"
     r"varhandleop|placeholder|parameter|getnext|iteratorgetnext|dynamicgetnextv?2?|queuedata|"
     r"fileconstant|load|readvariableop)$"
 )
-_STATE = re.compile(r"^(refdata|variable|variablev2|varhandleop|readvariableop|parameter)$")
-_BACKWARD = re.compile(r"(grad|backward|backprop)(v[0-9]+|input|filter|bias|d)*$")
-_GRADIENT_CHECKS = re.compile(
+_STATE = regex(r"^(refdata|variable|variablev2|varhandleop|readvariableop|parameter)$")
+_BACKWARD = regex(r"(grad|backward|backprop)(v[0-9]+|input|filter|bias|d)*$")
+_GRADIENT_CHECKS = regex(
     r"(getfloatstatus|npugetfloatstatus|clearfloatstatus|allfinite|lossscale|checkoverflow|"
     r"amp_?foreach_?non_?finite|foreachnonfinite|foreach_non_finite)"
 )

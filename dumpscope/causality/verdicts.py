@@ -21,9 +21,11 @@ from dumpscope.causality.nesting import Nesting
 from dumpscope.causality.optypes import is_generator, is_source, keeps_state
 from dumpscope.causality.reasons import Because
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
+from dumpscope.ranks.collectives import Collectives
+from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.exchange import Exchange
+from dumpscope.ranks.presence import ranks_of
 from dumpscope.ranks.silent import SilentExchanges
-from dumpscope.ranks.topology import Collectives, communication_kind, ranks_of
 from dumpscope.rules import Rule, RuleSet, is_one_sided
 
 __all__ = ["Judge"]

@@ -12,7 +12,6 @@ of more than 255 bytes becomes 32 hex digits, and mapping.csv beside it has the 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,14 +19,15 @@ from hashlib import blake2b
 
 from dumpscope.errors import ReportError
 from dumpscope.readers.protocol import Execution
+from dumpscope.regexes import regex
 from dumpscope.safetext import make_printable
 
 __all__ = ["FileNamer", "clean_part", "name_array", "name_execution", "open_subfolder"]
 
 _LONGEST_NAME_BYTES = 255
 _LONGEST_REAL_NAME = 2048
-_UNWANTED = re.compile(r'[\s/\\<>:"|?*\x00-\x1f]')
-_DOTTED = re.compile(r"\.")
+_UNWANTED = regex(r'[\s/\\<>:"|?*\x00-\x1f]')
+_DOTTED = regex(r"\.")
 _MAPPING = "mapping.csv"
 _UNKNOWN_ID = 65535
 

@@ -18,6 +18,7 @@ from dumpscope.errors import OptionsError
 from dumpscope.model import Finding, OpRecord, Role, Scan
 from dumpscope.readers.protocol import Execution
 from dumpscope.records import record
+from dumpscope.regexes import regex
 from dumpscope.remote.mounts import mount
 from dumpscope.remote.urls import is_url, local_path
 from dumpscope.remote.walking import is_remote_file
@@ -28,8 +29,8 @@ __all__ = ["Candidate", "Slot", "Target", "find_executions", "is_same_execution"
 
 Slot = tuple[Role, int]
 
-_SLOT = re.compile(r"(.+):(input|output)\.([0-9]{1,6})", re.DOTALL)
-_GLOB = re.compile(r"[*?\[]")
+_SLOT = regex(r"(.+):(input|output)\.([0-9]{1,6})", re.DOTALL)
+_GLOB = regex(r"[*?\[]")
 _MOST_NAMES = 100_000
 _SUGGESTIONS = 3
 

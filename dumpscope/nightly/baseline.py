@@ -11,7 +11,6 @@ one as well.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -21,6 +20,7 @@ from dumpscope.causality.inputs import is_saturated
 from dumpscope.errors import ConfigError, OptionsError
 from dumpscope.model import Finding, Reason, TensorSummary
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = [
     "BASELINE_SCHEMA",
@@ -51,7 +51,7 @@ _WORSE_SHARE = 0.01
 """A share is much larger when it doubled and grew by at least a hundredth of the tensor."""
 
 # What differs from run to run in the names that CANN gives to models.
-_RUN_IN_NAME = re.compile(r"(?<![0-9])20[0-9]{12}(?![0-9])(_[0-9]+)?")
+_RUN_IN_NAME = regex(r"(?<![0-9])20[0-9]{12}(?![0-9])(_[0-9]+)?")
 
 EntryKey = tuple[str, str, str, str, str]
 """(model, operator type, operator name, slot, kind)."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from dumpscope.model import Finding, OpRecord, Reason
 from dumpscope.nightly.baseline import entries_in_document, list_entries, model_key
 from dumpscope.nightly.diffing import FindingBrief, Reading, Side
 from dumpscope.nightly.headroom import largest_magnitude, magnitude_of
+from dumpscope.regexes import regex
 from dumpscope.safetext import make_printable
 from dumpscope.scanning import load_scan
 from dumpscope.store import Store, existing_store_path
@@ -29,7 +29,7 @@ __all__ = ["find_scan_id", "open_side", "side_of_document"]
 _SCAN_SCHEMA = "dumpscope.scan/1"
 _SQLITE = b"SQLite format 3\0"
 _MOST_BYTES = 1 << 30
-_BEFORE_LATEST = re.compile(r"latest~([0-9]{1,6})")
+_BEFORE_LATEST = regex(r"latest~([0-9]{1,6})")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
@@ -25,10 +25,11 @@ from dumpscope.ranks.communication import (
 )
 from dumpscope.ranks.messages import match_messages
 from dumpscope.ranks.parallelism import Partition, Topology
+from dumpscope.ranks.presence import Presence, present_ranks, ranks_of
 from dumpscope.ranks.rendezvous import Family, Meeting, group_calls, match_calls
 from dumpscope.records import record
 
-__all__ = ["Collectives", "Group", "Presence", "fills_a_buffer", "ranks_of"]
+__all__ = ["Collectives", "Group", "fills_a_buffer"]
 
 _MOST_ABSENT_NAMED = 16
 
@@ -48,54 +49,6 @@ class Group:
     absent: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
     dimensions: tuple[str, ...] = ()
-
-
-@record(frozen=True, slots=True)
-class Presence:
-    """Which ranks are in the dump, whether their operators are clean or not.
-
-    `numbers` are those of the ranks of a job, by the folder that counts them (a rank map counts
-    over all hosts, device ids in each). `damaged` are ranks of which something could not be read,
-    by job and step.
-    """
-
-    numbers: Mapping[str, Mapping[tuple[object, ...], frozenset[int]]] = field(default_factory=dict)
-    damaged: Mapping[tuple[str, int | None], frozenset[int]] = field(default_factory=dict)
-
-    def damaged_ranks(self, job: str, step: int | None) -> frozenset[int]:
-        """Ranks of which something of a step could not be read; `None` stands for every step."""
-        nothing: frozenset[int] = frozenset()
-        return self.damaged.get((job, step), nothing) | self.damaged.get((job, None), nothing)
-
-    def missing_from(self, job: str) -> list[int]:
-        """The first gaps in the numbers of a job's ranks."""
-        gaps: list[int] = []
-        for found in self.numbers.get(job, {}).values():
-            number = 0
-            while len(gaps) < _MOST_ABSENT_NAMED and number < max(found, default=-1):
-                if number not in found:
-                    gaps.append(number)
-                number += 1
-        return gaps
-
-
-def ranks_of(ops: Iterable[OpRecord]) -> tuple[int, ...]:
-    """The numbers of the ranks that ran some operators, ascending."""
-    return tuple(sorted({op.device for op in ops if op.device is not None}))
-
-
-def present_ranks(ops: Iterable[OpRecord], jobs: Mapping[str, str]) -> Presence:
-    """Return what the operators alone tell of the ranks in the dump."""
-    numbers: dict[str, dict[tuple[object, ...], set[int]]] = defaultdict(lambda: defaultdict(set))
-    for op in ops:
-        if op.device is not None:
-            place = op.place
-            run = place.run or ""
-            counter = () if place.global_rank is not None else (place.source, place.host)
-            numbers[jobs.get(run, run)][counter].add(op.device)
-    return Presence(
-        {job: {k: frozenset(v) for k, v in found.items()} for job, found in numbers.items()}
-    )
 
 
 class Collectives:

@@ -30,6 +30,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from dumpscope.model import OpRecord
+from dumpscope.regexes import regex
 
 __all__ = [
     "CommunicationKind",
@@ -69,7 +70,7 @@ _WEAK: tuple[tuple[str, CommunicationKind], ...] = (
     ("gather", "gather"),
     ("scatter", "scatter"),
 )
-_PREFIX = re.compile(r"^(?:aclnn-?)?(?:hcom|hccl|lccl|inner-comm|dist-comm|host-comm|collective)-?")
+_PREFIX = regex(r"^(?:aclnn-?)?(?:hcom|hccl|lccl|inner-comm|dist-comm|host-comm|collective)-?")
 # Whole names of MindSpore and ATB that have no prefix. A plain Gather or Scatter is an index.
 _PLAIN: Mapping[str, CommunicationKind] = MappingProxyType(
     {
@@ -90,11 +91,11 @@ _NAMESPACES = frozenset(
     {"c10d", "c10d_functional", "_c10d_functional", "comm_func", "communication", "dist",
      "distributed", "hccl"}
 )  # fmt: skip
-_WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_WORDS = regex(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST = 256
 
-_SHORT_NAME = re.compile(r"(?:^|[/._-])(hcom_[A-Za-z]+)__([0-9]{1,5})_([0-9]+)_([0-9]+)")
-_DIGITS = re.compile(r"[0-9]+")
+_SHORT_NAME = regex(r"(?:^|[/._-])(hcom_[A-Za-z]+)__([0-9]{1,5})_([0-9]+)_([0-9]+)")
+_DIGITS = regex(r"[0-9]+")
 _GROUP_NAMES = frozenset(
     {"group", "group_name", "group_id", "comm_group", "hcom_group", "communicator", "kwargs.group"}
 )

@@ -9,13 +9,9 @@ from dumpscope.causality.dataflow import Lane, lane_of
 from dumpscope.causality.input_states import Sofar
 from dumpscope.causality.inputs import InputState, is_saturated
 from dumpscope.model import OpRecord
-from dumpscope.ranks.topology import (
-    Collectives,
-    Group,
-    communication_kind,
-    fills_a_buffer,
-    ranks_of,
-)
+from dumpscope.ranks.collectives import Collectives, Group, fills_a_buffer
+from dumpscope.ranks.communication import communication_kind
+from dumpscope.ranks.presence import ranks_of
 from dumpscope.records import record
 
 __all__ = ["Exchange", "Sent"]

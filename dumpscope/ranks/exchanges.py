@@ -18,24 +18,17 @@ from operator import itemgetter
 from dumpscope.causality.assembly import assemble, part_key
 from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
 from dumpscope.causality.losses import lost_call
-from dumpscope.model import OpRecord, Place, ReadFailure
+from dumpscope.model import OpRecord
 from dumpscope.naming import parse_name
-from dumpscope.places import place_of
-from dumpscope.ranks.collectives import Presence
 from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.rendezvous import Family, group_calls, is_exact, match_calls
 from dumpscope.ranks.silent import brings_values
 from dumpscope.store import Selection, Store
 
-__all__ = ["find_behind_silent_calls", "find_presence", "gather_calls", "without_tensors"]
+__all__ = ["find_behind_silent_calls", "gather_calls"]
 
 _MOST_LOOKED_AT = 8
 _MOST_KEPT = 64
-
-
-def without_tensors(op: OpRecord) -> OpRecord:
-    """The same execution as a mere call, to be fetched again where its tensors matter."""
-    return replace(op, tensors=(), part_ids=op.part_ids or (op.op_id,))
 
 
 def gather_calls(
@@ -53,7 +46,7 @@ def gather_calls(
     notable
         The operators that are not clean.
     split_calls
-        Clean communication operators that were dumped in several files (`without_tensors`).
+        Clean communication operators that were dumped in several files, as mere calls.
     jobs
         Run -> job.
     op_types
@@ -189,38 +182,6 @@ def find_behind_silent_calls(
     )
 
 
-# --- ranks of the dump -----------------------------------------------------------------------
-
-
-def find_presence(
-    store: Store, scan_id: str, failures: Iterable[ReadFailure], jobs: Mapping[str, str]
-) -> Presence:
-    """Find which ranks a scan holds, and of which it could not read everything."""
-    numbers: dict[str, dict[tuple[object, ...], set[int]]] = defaultdict(lambda: defaultdict(set))
-    for place in store.places(scan_id):
-        if place.device is not None:
-            counter = () if place.global_rank is not None else (place.source, place.host)
-            numbers[_job(place, jobs)][counter].add(place.device)
-    damaged: dict[tuple[str, int | None], set[int]] = defaultdict(set)
-    faulty = set()
-    for file, place, _ in store.faulty_files(scan_id):
-        faulty.add(file)
-        # A file of one operator is missed by its name, see _lost_calls.
-        if place.device is not None and parse_name(os.path.basename(file)) is None:
-            damaged[_job(place, jobs), place.step].add(place.device)
-    root = store.scan_info(scan_id).root
-    for failure in failures:
-        if failure.file not in faulty:
-            # A folder that could not be looked into.
-            place = place_of(os.path.join(root, failure.file), root=root)
-            if place.device is not None:
-                damaged[_job(place, jobs), place.step].add(place.device)
-    return Presence(
-        {job: {k: frozenset(v) for k, v in found.items()} for job, found in numbers.items()},
-        {key: frozenset(found) for key, found in damaged.items()},
-    )
-
-
 def _lost_calls(store: Store, scan_id: str) -> Iterator[OpRecord]:
     """Yield the communication operators whose files gave nothing, as calls without tensors."""
     for number, (file, place, ops) in enumerate(store.faulty_files(scan_id), start=1):
@@ -228,8 +189,3 @@ def _lost_calls(store: Store, scan_id: str) -> Iterator[OpRecord]:
         if ops or name is None or communication_kind(name.op_type) is None:
             continue
         yield lost_call(file, place, name, -number)
-
-
-def _job(place: Place, jobs: Mapping[str, str]) -> str:
-    run = place.run or ""
-    return jobs.get(run, run)

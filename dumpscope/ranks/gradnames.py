@@ -8,18 +8,18 @@ the key 3).
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dumpscope.model import PARAMETER, GraphNode, OpRecord, TensorSummary
 from dumpscope.ranks.parallelism import Topology
+from dumpscope.regexes import regex
 
 __all__ = ["ParameterNames", "is_parameter"]
 
-_COORDINATES = re.compile(r"param_map_tp([0-9]+)pp([0-9]+)dp([0-9]+)\.json")
-_INDEX = re.compile(r"(?:^|[.\[])([0-9]{1,8})\]?$")
+_COORDINATES = regex(r"param_map_tp([0-9]+)pp([0-9]+)dp([0-9]+)\.json")
+_INDEX = regex(r"(?:^|[.\[])([0-9]{1,8})\]?$")
 _LONGEST_PATH = 200
 
 _Place = tuple[int, int, int]

@@ -20,9 +20,9 @@ from dumpscope.model import (
     Verdict,
 )
 from dumpscope.msprobe_names import is_parameter
-from dumpscope.ranks.collectives import ranks_of
 from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.parallelism import Topology
+from dumpscope.ranks.presence import ranks_of
 from dumpscope.records import record
 
 __all__ = ["summarise_ranks"]
@@ -54,7 +54,7 @@ def summarise_ranks(
     places: Iterable[Place],
     jobs: Mapping[str, str],
     *,
-    senders_to: Callable[[OpRecord], Sequence[OpRecord]],
+    senders_to: Callable[[OpRecord], Sequence[OpRecord]] = lambda op: (),
     topology: Topology | None = None,
     came_through: Mapping[int, OpRecord] | None = None,
     find_doubtful: Callable[[Sequence[OpRecord]], Collection[int]] = lambda ops: (),

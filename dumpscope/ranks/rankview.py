@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from dumpscope.errors import OptionsError
 from dumpscope.model import Reason, Scan, ScanOptions
-from dumpscope.ranks.collectives import Presence
 from dumpscope.ranks.parallelism import (
     DIMENSIONS,
     Topology,
@@ -14,7 +13,7 @@ from dumpscope.ranks.parallelism import (
     plan_topology,
     read_order,
 )
-from dumpscope.ranks.rankmap import load_rank_map
+from dumpscope.ranks.presence import Presence
 
 __all__ = ["check_rank_options", "find_topology", "refuse_wrong_sizes"]
 
@@ -99,6 +98,8 @@ def _topology_of(options: ScanOptions, highest_rank: int | None) -> Topology | N
         given = [f"--{name}" for name in sizes] + ["--order"] * (options.order is not None)
         if given:
             raise OptionsError(f"--rank-map says where every rank is: leave {_join(given)} out")
+        from dumpscope.ranks.rankmap import load_rank_map
+
         return load_rank_map(options.rank_map)
     if options.order is not None:
         read_order(options.order)

@@ -5,7 +5,6 @@ Kept apart from the reader of tensors since the overflow records come in the sam
 
 from __future__ import annotations
 
-import re
 import struct
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
@@ -18,6 +17,7 @@ from dumpscope.readers.adump_inline import (
 from dumpscope.readers.adump_schema import Header, parse_header, try_parse
 from dumpscope.readers.adump_wire import walk_fields
 from dumpscope.records import record
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = [
@@ -31,11 +31,11 @@ __all__ = [
 _LENGTH = struct.Struct("<Q")
 
 # A version as every writer spells it ("2.0"), and the tag of a field that can come after it.
-_VERSION = re.compile(
+_VERSION = regex(
     rb"\n(?:\x01[0-9]|\x02[0-9.]{2}|\x03[0-9.]{3}|\x04[0-9.]{4}|\x05[0-9.]{5}|\x06[0-9.]{6}"
     rb"|\x07[0-9.]{7}|\x08[0-9.]{8})(?:[\x10\x1a\x22\x2a\x32\x3a\x42\x4a]|\Z)"
 )
-_VERSION_START = re.compile(rb"\n[\x01-\x08][0-9]")
+_VERSION_START = regex(rb"\n[\x01-\x08][0-9]")
 _FIRST_TAGS = frozenset(b"\x10\x1a\x22\x2a\x32\x3a\x42\x4a")
 
 _QUICK_HEADER_BYTES = 1 << 18

@@ -17,11 +17,12 @@ from dumpscope.naming import parse_name
 from dumpscope.readers.array_roles import role_of_stem
 from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = ["ArrayName", "name_of_array", "stem_of"]
 
-_SLOT = re.compile(r"(.+)\.(input|output)\.([0-9]{1,5})", re.DOTALL)
-_DTYPE_WORD = re.compile(
+_SLOT = regex(r"(.+)\.(input|output)\.([0-9]{1,5})", re.DOTALL)
+_DTYPE_WORD = regex(
     r"(?:^|[._\-])(bfloat16|hifloat8|float8_e[0-9]m[0-9](?:fn(?:uz)?|fnu)?|float[46]_e[0-9]m[0-9](?:fn)?"
     r"|float(?:16|32|64)|u?int[1248])(?=[._\-]|$)",
     re.IGNORECASE,

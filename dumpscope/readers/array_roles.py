@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from dumpscope.model import Role
+from dumpscope.regexes import regex
 
 __all__ = ["locate_key", "role_of_key", "role_of_stem", "split_key"]
 
@@ -42,10 +43,10 @@ _OUTPUT_WORDS = frozenset(
     }
 )
 
-_NUMBERED = re.compile(r"(.*?)[\s_./\-\[]*([0-9]{1,6})\]?", re.DOTALL)
-_SEPARATOR = re.compile(r"[./]")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_STEM_WORD = re.compile(
+_NUMBERED = regex(r"(.*?)[\s_./\-\[]*([0-9]{1,6})\]?", re.DOTALL)
+_SEPARATOR = regex(r"[./]")
+_CAMEL = regex(r"(?<=[a-z])(?=[A-Z])")
+_STEM_WORD = regex(
     r"(?:^|[_.\-])(grad_(?:in|out)(?:puts?)?|inputs?|outputs?|out|args)(?:[_.\-]?[0-9]{1,6})?$",
     re.IGNORECASE,
 )

@@ -17,14 +17,15 @@ import stat
 
 from dumpscope.model import DumpFile, Role
 from dumpscope.records import record
+from dumpscope.regexes import regex
 from dumpscope.remote.reading import RemoteSource
 from dumpscope.source import DumpSource, LocalSource, ReadBuffer
 
 __all__ = ["AtbPath", "open_saved_elsewhere", "order_of_ids", "read_path"]
 
-_OPERATION = re.compile(r"([0-9]{1,10})_([A-Za-z][^/]*)", re.DOTALL)
-_TENSOR = re.compile(r"(?:.*_)?(in|out)tensor_?([0-9]{1,5})", re.IGNORECASE | re.DOTALL)
-_ELSEWHERE = re.compile(r"((?:[0-9]{1,10}_){1,32})((?:in|out)tensor[0-9]{1,5}\.bin)", re.IGNORECASE)
+_OPERATION = regex(r"([0-9]{1,10})_([A-Za-z][^/]*)", re.DOTALL)
+_TENSOR = regex(r"(?:.*_)?(in|out)tensor_?([0-9]{1,5})", re.IGNORECASE | re.DOTALL)
+_ELSEWHERE = regex(r"((?:[0-9]{1,10}_){1,32})((?:in|out)tensor[0-9]{1,5}\.bin)", re.IGNORECASE)
 _SIDES = ("before", "after")
 
 _ID_BITS = 12

@@ -28,17 +28,18 @@ from dumpscope.readers.atb_paths import order_of_ids
 from dumpscope.readers.csv_table import CsvTable, read_shape
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
 from dumpscope.readers.written_stats import BLANK, WrittenValues, judge_values, read_value
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["STATISTICS_START", "read_statistics"]
 
-STATISTICS_START = re.compile(
+STATISTICS_START = regex(
     rb"(?:\xef\xbb\xbf)?\s*device and pid\s*,\s*execution count\s*,", re.IGNORECASE
 )
 _REQUIRED = ("op name", "op id", "input/output", "index", "dtype", "shape")
-_IDS = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10}){0,31}")
-_NUMBER = re.compile(r"[0-9]{1,9}")
-_PROCESS = re.compile(r"([0-9]{1,5})_[0-9]+")
+_IDS = regex(r"[0-9]{1,10}(?:_[0-9]{1,10}){0,31}")
+_NUMBER = regex(r"[0-9]{1,9}")
+_PROCESS = regex(r"([0-9]{1,5})_[0-9]+")
 _MAX_BAD_ROWS = 50
 _MAX_TENSORS = 1 << 14
 

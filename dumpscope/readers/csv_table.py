@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
 from dumpscope.readers.array_records import check_shape
 from dumpscope.readers.text_lines import TextLine, stream_lines
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["CsvTable", "read_shape"]
 
-_SHAPE = re.compile(r"[(\[]?\s*(?:[0-9]{1,18}(?:\s*[,x]\s*[0-9]{1,18}){0,31}\s*[,x]?)?\s*[)\]]?")
+_SHAPE = regex(r"[(\[]?\s*(?:[0-9]{1,18}(?:\s*[,x]\s*[0-9]{1,18}){0,31}\s*[,x]?)?\s*[)\]]?")
 
 
 class CsvTable:

@@ -23,13 +23,14 @@ from dumpscope.errors import CorruptDumpError
 from dumpscope.model import DumpFile, GraphNode, Match
 from dumpscope.readers.protocol import Record
 from dumpscope.readers.text_lines import stream_lines
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["ExecutionOrderReader"]
 
 _HEADER = "NodeExecutionOrder-FullNameWithScope"
-_START = re.compile(rb"(?:\xef\xbb\xbf)?" + re.escape(_HEADER.encode()) + rb"\s*[,\r\n]")
-_NAME = re.compile(r"ms_(global_)?execution_order_graph_[0-9]+\.csv")
+_START = regex(rb"(?:\xef\xbb\xbf)?" + re.escape(_HEADER.encode()) + rb"\s*[,\r\n]")
+_NAME = regex(r"ms_(global_)?execution_order_graph_[0-9]+\.csv")
 _MAX_NAME = 4096
 _MAX_NAMES = 4_000_000
 

@@ -28,6 +28,7 @@ from dumpscope.errors import CorruptDumpError, TruncatedDumpError
 from dumpscope.model import DumpFile, GraphNode, Match
 from dumpscope.readers.graph_text import FieldEvent, stream_fields, unescape
 from dumpscope.readers.protocol import Record
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["GeGraphReader"]
@@ -35,18 +36,16 @@ __all__ = ["GeGraphReader"]
 MAX_INPUTS = 65_536
 """Inputs and original names that are kept of one operator."""
 
-_NAME = re.compile(r"(?:ge_proto_[0-9]{1,8}.*\.txt|ge_onnx_.*\.pbtxt)", re.DOTALL)
-_PROTO_HEAD = re.compile(rb'\s*graph\s*\{\s*(?:name\s*:\s*"[^"]*"\s*)?op\s*\{')
-_ONNX_HEAD = re.compile(rb"\s*(?:ir_version|producer_name)\s*:")
-_JSON_HEAD = re.compile(
-    rb'\s*\{\s*"(?:attr|graph|name|version|custom_version|platform)[a-z_]*"\s*:'
-)
+_NAME = regex(r"(?:ge_proto_[0-9]{1,8}.*\.txt|ge_onnx_.*\.pbtxt)", re.DOTALL)
+_PROTO_HEAD = regex(rb'\s*graph\s*\{\s*(?:name\s*:\s*"[^"]*"\s*)?op\s*\{')
+_ONNX_HEAD = regex(rb"\s*(?:ir_version|producer_name)\s*:")
+_JSON_HEAD = regex(rb'\s*\{\s*"(?:attr|graph|name|version|custom_version|platform)[a-z_]*"\s*:')
 
 _NODE_KEYS = frozenset({b"op", b"node"})
 _ATTRIBUTE_KEYS = frozenset({b"attr", b"attribute"})
 _SKIPPED = frozenset({b"input_desc", b"output_desc"})
 _ORIGINAL_NAMES = b"_datadump_original_op_names"
-_INDEX = re.compile(r"(-?)([0-9]{1,9})")
+_INDEX = regex(r"(-?)([0-9]{1,9})")
 
 
 class GeGraphReader:

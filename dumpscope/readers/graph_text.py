@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from dumpscope.errors import CorruptDumpError, TruncatedDumpError
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["FieldEvent", "stream_fields", "unescape"]
@@ -25,7 +26,7 @@ MAX_STRING_BYTES = 1 << 20
 
 MAX_DEPTH = 256
 
-_TOKEN = re.compile(
+_TOKEN = regex(
     rb"""[\s,;]*
     (?: "([^"\\]*(?:\\.[^"\\]*)*)" (\s*:)?
       | ([^\s{}\[\],;:"'\#]+) (\s*:)?
@@ -38,13 +39,13 @@ _TOKEN = re.compile(
 # The groups of a token, by the last one that took part in it.
 _STRING, _STRING_KEY, _WORD, _WORD_KEY, _MARK, _SINGLE, _PASSED = range(1, 8)
 _REST = {
-    b'"': re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL),
-    b"'": re.compile(rb"[^'\\]*(?:\\.[^'\\]*)*", re.DOTALL),
+    b'"': regex(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL),
+    b"'": regex(rb"[^'\\]*(?:\\.[^'\\]*)*", re.DOTALL),
 }
-_FIRST_NAME = re.compile(rb'\n *(?:key|name): "([^"\\\n]{0,256})"\n *(g \{|graphs \{)?')
-_BLANKS = re.compile(rb"[\s,;]*")
+_FIRST_NAME = regex(rb'\n *(?:key|name): "([^"\\\n]{0,256})"\n *(g \{|graphs \{)?')
+_BLANKS = regex(rb"[\s,;]*")
 _MAX_BLANKS = 64
-_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPE = regex(rb"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f", b"a": b"\a"}
 
 

@@ -47,6 +47,7 @@ from dumpscope.readers.written_stats import (
     read_count,
     read_value,
 )
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["MindSporeCsvReader"]
@@ -55,8 +56,8 @@ _FIXED = (
     *("op type", "op name", "task id", "stream id", "timestamp"),
     *("io", "slot", "data size", "data type", "shape"),
 )
-_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*op type\s*,\s*op name\s*,\s*task id\s*,", re.IGNORECASE)
-_NUMBER = re.compile(r"[0-9]{1,20}")
+_START = regex(rb"(?:\xef\xbb\xbf)?\s*op type\s*,\s*op name\s*,\s*task id\s*,", re.IGNORECASE)
+_NUMBER = regex(r"[0-9]{1,20}")
 _UNKNOWN_IDS = frozenset({0xFFFF, 0xFFFFFFFF})
 _MAX_TENSORS = 1 << 14
 _MAX_BAD_ROWS = 50

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["JsonMember", "load_json", "read_members"]
@@ -26,7 +26,7 @@ _LONGEST_INTEGER = 40
 _NEAR_END = 16
 """A fault this near to the end of the text may be due to the end."""
 
-_BLANK = re.compile(r"[ \t\r\n]*")
+_BLANK = regex(r"[ \t\r\n]*")
 _DELIMITERS = frozenset(" \t\r\n,]}")
 
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from dumpscope.dtypes import Dtype
 from dumpscope.model import MaskPattern, TensorStats
+from dumpscope.regexes import regex
 
 __all__ = ["COUNT_AT_LEAST", "JudgedTensor", "judge_statistics", "read_number"]
 
@@ -33,7 +34,7 @@ _MASK_MINIMA = frozenset(
 )
 """The lowest float16, bfloat16, float32 and float64: what masks are filled with."""
 
-_NUMBER = re.compile(
+_NUMBER = regex(
     r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?(?:e[+-]?[0-9]{1,5})?|inf(?:inity)?|nan)",
     re.IGNORECASE,
 )

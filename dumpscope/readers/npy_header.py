@@ -17,11 +17,11 @@ The text is matched, not evaluated: NumPy writes these three keys and literals o
 from __future__ import annotations
 
 import math
-import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from dumpscope.errors import CorruptDumpError, TruncatedDumpError, UnsupportedDtypeError
+from dumpscope.regexes import regex
 
 __all__ = ["MAGIC", "MAX_DIMS", "MAX_ELEMENTS", "NpyHeader", "header_length", "parse_header"]
 
@@ -39,8 +39,8 @@ _FIELD = (
     r"""\s*['"](descr|fortran_order|shape)['"]\s*:\s*"""
     r"""('[^'\\]*'|"[^"\\]*"|True|False|\([0-9\s,L]*\))\s*"""
 )
-_TEXT = re.compile(rf"\s*\{{{_FIELD},{_FIELD},{_FIELD},?\s*\}}\s*")
-_STRUCTURED = re.compile(r"""['"]descr['"]\s*:\s*[\[(]""")
+_TEXT = regex(rf"\s*\{{{_FIELD},{_FIELD},{_FIELD},?\s*\}}\s*")
+_STRUCTURED = regex(r"""['"]descr['"]\s*:\s*[\[(]""")
 _PREAMBLE_BYTES = 12
 
 

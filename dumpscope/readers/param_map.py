@@ -15,18 +15,18 @@ whose `order` is the index.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from dumpscope.errors import CorruptDumpError
 from dumpscope.model import PARAMETER, DumpFile, GraphNode, Match
 from dumpscope.readers.protocol import Record
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["ParamMapReader"]
 
-_NAME = re.compile(r"param_map_tp[0-9]{1,6}pp[0-9]{1,6}dp[0-9]{1,6}\.json")
+_NAME = regex(r"param_map_tp[0-9]{1,6}pp[0-9]{1,6}dp[0-9]{1,6}\.json")
 _MAX_BYTES = 16 << 20
 _MAX_NAME = 4096
 _MAX_INDEX = 1 << 24

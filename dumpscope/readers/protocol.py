@@ -143,7 +143,8 @@ class TensorRecord:
         DumpReadError
             The bytes are not all there.
         """
-        from dumpscope.dtypes import decode, dtype_named
+        from dumpscope.decoding import decode
+        from dumpscope.dtypes import dtype_named
 
         if self.data is None or self.unchecked is not None:
             why = self.unchecked or "not_dumped"

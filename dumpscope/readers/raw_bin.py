@@ -27,11 +27,12 @@ from dumpscope.readers.array_records import (
 )
 from dumpscope.readers.protocol import FileSlice, Record, TensorRecord
 from dumpscope.readers.stored_values import Stored
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["RawBinReader"]
 
-_WITHOUT_ROLE = re.compile(
+_WITHOUT_ROLE = regex(
     r"(.+)(\.[0-9]{1,5}\.[0-9]+(?:_[0-9]+)*_?\.\w+\.\w+\.bin)", re.DOTALL | re.ASCII
 )
 _NO_TENSOR = frozenset({"space.bin", "buffer.bin"})

@@ -42,16 +42,15 @@ from dumpscope.model import FORM_STATISTICS, DumpFile, Match, Role, TensorStats
 from dumpscope.naming import parse_name
 from dumpscope.readers.protocol import Execution, Record, TensorRecord
 from dumpscope.records import record
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["StatsCsvReader"]
 
 _FIXED = ("input/output", "index", "data size", "data type", "format", "shape")
-_START = re.compile(
-    rb"(?:\xef\xbb\xbf)?input/output\s*,\s*index\s*,\s*data size\s*,", re.IGNORECASE
-)
-_SHAPE = re.compile(r"[0-9]{1,18}(?:x[0-9]{1,18}){0,31}x?")
-_INTEGER = re.compile(r"-?[0-9]{1,40}")
+_START = regex(rb"(?:\xef\xbb\xbf)?input/output\s*,\s*index\s*,\s*data size\s*,", re.IGNORECASE)
+_SHAPE = regex(r"[0-9]{1,18}(?:x[0-9]{1,18}){0,31}x?")
+_INTEGER = regex(r"-?[0-9]{1,40}")
 _BLANK = frozenset({"", "na", "n/a", "-", "null", "none"})
 
 _VALUE_COLUMNS = (

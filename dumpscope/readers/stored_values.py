@@ -12,17 +12,15 @@ values ever had, and its limit is the one that counts for saturation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from dumpscope.dtypes import Dtype, dtype_named, dtype_of_label
 from dumpscope.errors import UnsupportedDtypeError
 from dumpscope.readers.protocol import TensorData
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,7 +29,7 @@ __all__ = ["ConvertedData", "Stored", "resolve_descr", "resolve_stored"]
 
 Convert = Callable[[memoryview], "npt.NDArray[Any]"]
 
-_DESCR = re.compile(r"([<>|=])([A-Za-z?])([0-9]{0,4})(?:\[.*\])?")
+_DESCR = regex(r"([<>|=])([A-Za-z?])([0-9]{0,4})(?:\[.*\])?")
 _NATIVE = {
     "f2": "float16",
     "f4": "float32",
@@ -87,11 +85,7 @@ class ConvertedData:
 
     def blocks(self) -> Iterator[memoryview]:
         for block in self.stored.blocks():
-            yield _bytes_of(self.convert(block))
-
-
-def _bytes_of(values: npt.NDArray[Any]) -> memoryview:
-    return values.view(np.uint8).data
+            yield self.convert(block).view("u1").data
 
 
 @lru_cache(maxsize=1024)
@@ -127,7 +121,7 @@ def resolve_descr(descr: str, label: str | None) -> Stored:
         raise UnsupportedDtypeError(f"knows no elements of NumPy type {descr[:40]!r}", offset=10)
     stored = resolve_stored(dtype_named(name), label, guessed=name == "float8_e5m2")
     if order == ">" and stored.itemsize > 1:
-        return _swapped(dtype_named(name), stored)
+        return stored._replace(convert=_swapping(dtype_named(name), stored))
     return stored
 
 
@@ -172,55 +166,22 @@ def _resolve_void(size: int, label: str | None) -> Stored:
     return Stored(dtype_named("undefined"), size, unchecked="ambiguous_dtype")
 
 
+# Imported where something has to be converted: numpy comes with it.
+
+
 def _narrowing(stored: Dtype, true: Dtype) -> Convert:
-    """Return what turns floats into narrower ones that can hold every one of the values."""
-    if stored.name == "float32" and true.name == "bfloat16":
-        return _cut_to_bfloat16
-    wide = stored.numpy
-    narrow = true.numpy
-    limit = true.limit
+    from dumpscope.readers.conversions import narrowing
 
-    def convert(block: memoryview) -> npt.NDArray[Any]:
-        values = np.frombuffer(block, wide)
-        with np.errstate(all="ignore"):
-            # A label may lie: a finite value must not become infinite by being narrowed.
-            if limit is not None:
-                values = np.where(np.isinf(values), values, np.clip(values, -limit, limit))
-            return values.astype(narrow).view(np.uint8)
-
-    return convert
-
-
-def _cut_to_bfloat16(block: memoryview) -> npt.NDArray[Any]:
-    """Drop the lower half of every float32: it is empty where a bfloat16 was widened."""
-    bits = np.frombuffer(block, "<u4")
-    halves = (bits >> 16).astype("<u2")
-    nan = (bits & 0x7FFFFFFF) > 0x7F800000
-    if nan.any():
-        halves[nan] |= 0x40  # a NaN whose mantissa was in the lower half only
-    return halves
+    return narrowing(stored, true)
 
 
 def _packing(bits: int) -> Convert:
-    """Return what packs elements of one byte into `bits` bits each, lowest bits first."""
+    from dumpscope.readers.conversions import packing
 
-    def convert(block: memoryview) -> npt.NDArray[Any]:
-        codes = np.frombuffer(block, np.uint8).reshape(-1, 1)
-        kept = np.unpackbits(codes, axis=1, bitorder="little")[:, :bits]
-        return np.packbits(kept.reshape(-1), bitorder="little")
-
-    return convert
+    return packing(bits)
 
 
-def _swapped(native: Dtype, stored: Stored) -> Stored:
-    """Put the bytes of every big-endian element in order, then go on as with little-endian."""
-    little = native.numpy
-    assert little is not None
-    big = little.newbyteorder(">")
-    convert = stored.convert
+def _swapping(native: Dtype, stored: Stored) -> Convert:
+    from dumpscope.readers.conversions import swapping
 
-    def swap(block: memoryview) -> npt.NDArray[Any]:
-        values = np.frombuffer(block, big).astype(little)
-        return values if convert is None else convert(_bytes_of(values))
-
-    return stored._replace(convert=swap)
+    return swapping(native, stored.convert)

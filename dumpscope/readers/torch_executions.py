@@ -19,12 +19,13 @@ from dumpscope.readers.torch_archive import open_saved
 from dumpscope.readers.torch_names import PickledTensor
 from dumpscope.readers.torch_tree import TreeExecution, find_executions
 from dumpscope.readers.torch_views import ViewReader
+from dumpscope.regexes import regex
 from dumpscope.source import DumpSource
 
 __all__ = ["read_executions"]
 
-_STEP = re.compile(r"(?:^|[_.\-])(?:step|iter)_?([0-9]{1,9})(?=[_.\-]|$)", re.IGNORECASE)
-_RANK = re.compile(r"(?:^|[_.\-])rank_?([0-9]{1,9})(?=[_.\-]|$)", re.IGNORECASE)
+_STEP = regex(r"(?:^|[_.\-])(?:step|iter)_?([0-9]{1,9})(?=[_.\-]|$)", re.IGNORECASE)
+_RANK = regex(r"(?:^|[_.\-])rank_?([0-9]{1,9})(?=[_.\-]|$)", re.IGNORECASE)
 
 
 def read_executions(source: DumpSource) -> Iterator[Record]:

@@ -24,13 +24,13 @@ torch/serialization.py) and of torch_npu.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeGuard
 
 from dumpscope.errors import CorruptDumpError
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = [
     "PickledDict",
@@ -67,7 +67,7 @@ _STORAGE_DTYPES: dict[str, str | None] = {
     "UntypedStorage": None,
 }
 
-_DTYPE = re.compile(
+_DTYPE = regex(
     r"bool|(?:b?float|complex|[qu]{0,2}int|bits)[0-9]{1,3}(?:x[0-9]|_e[0-9]m[0-9][a-z]*(?:_x2)?)?"
 )
 

@@ -14,18 +14,19 @@ import re
 from dumpscope.dtypes import Dtype
 from dumpscope.model import TensorStats
 from dumpscope.records import record
+from dumpscope.regexes import regex
 
 __all__ = ["BLANK", "Judged", "WrittenValues", "judge_values", "read_count", "read_value"]
 
 BLANK = frozenset({"", "-", "na", "n/a", "none"})
 NULL = "null"
 
-_INTEGER = re.compile(r"-?[0-9]{1,40}")
-_FLOAT = re.compile(
+_INTEGER = regex(r"-?[0-9]{1,40}")
+_FLOAT = regex(
     r"[+-]?(?:(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:e[+-]?[0-9]{1,5})?|inf(?:inity)?|nan)",
     re.IGNORECASE,
 )
-_COUNT = re.compile(r"([0-9]{1,18})(?:\.0*)?")
+_COUNT = regex(r"([0-9]{1,18})(?:\.0*)?")
 _MAX_INTEGER = (1 << 63) - 1
 _TEXT_TOLERANCE = 2e-6
 """Writers print six digits or more: so near to a dtype's limit is the limit itself."""

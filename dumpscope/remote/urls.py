@@ -8,10 +8,10 @@ and shown is the URL without it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 
 from dumpscope.errors import OptionsError
+from dumpscope.regexes import regex
 
 __all__ = [
     "common_url",
@@ -24,15 +24,15 @@ __all__ = [
     "without_password",
 ]
 
-_PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_PROTOCOL = regex(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _LOCAL = "file://"
-_PASSWORD = re.compile(r"(://[^\s/@:]*):[^\s/]*@")
-_ODD_PASSWORD = re.compile(r"(://[^\s/@:]*):(?![0-9]+(?:[/\s\"')]|$))[^\s@]*@")
-_SIGNED = re.compile(
+_PASSWORD = regex(r"(://[^\s/@:]*):[^\s/]*@")
+_ODD_PASSWORD = regex(r"(://[^\s/@:]*):(?![0-9]+(?:[/\s\"')]|$))[^\s@]*@")
+_SIGNED = regex(
     r"(?i)\b((?:x-amz-(?:signature|credential|security-token)|signature|sig|token|password|secret)"
     r"=)[^&\s\"']+"
 )
-_SECRET_VARIABLE = re.compile(r"SECRET|PASSW|TOKEN|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_KEY")
+_SECRET_VARIABLE = regex(r"SECRET|PASSW|TOKEN|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_KEY")
 _SHORTEST_SECRET = 6
 _HIDDEN = "***"
 

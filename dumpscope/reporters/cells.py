@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
+from dumpscope.regexes import regex
+
 __all__ = ["shorten", "wrap"]
 
 # What may not begin a line, and what may not end one.
 _CLOSING = "，。；：！？、）》」』】％,.;:!?)]}"
 _OPENING = "（《「『【([{"
 _WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uff60"
-_PIECES = re.compile(
-    rf" +|[{re.escape(_OPENING)}]*(?:[{_WIDE}]|[^ {_WIDE}]+)[{re.escape(_CLOSING)}]*"
-)
+_PIECES = regex(rf" +|[{re.escape(_OPENING)}]*(?:[{_WIDE}]|[^ {_WIDE}]+)[{re.escape(_CLOSING)}]*")
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:

@@ -5,9 +5,8 @@ Names come out of dumps: nothing in them is markup, a link, a mention or HTML he
 
 from __future__ import annotations
 
-import re
-
 from dumpscope.model import Finding, Reason, Scan
+from dumpscope.regexes import regex
 from dumpscope.reporters.summary import headline_of, next_steps, notes_of, unchecked_of
 from dumpscope.reporters.tables import cut
 from dumpscope.safetext import make_printable
@@ -20,10 +19,10 @@ DEFAULT_LIMIT = 20
 """Findings in the table when nobody says how many."""
 
 _SIGNS = {0: "\N{WHITE HEAVY CHECK MARK}", 1: "\N{CROSS MARK}", 3: "\N{WARNING SIGN}\ufe0f"}
-_SPECIAL = re.compile(r"[\\`*_\[\]#|~$]|^[-+=](?=[-+= ])|(?<=^[0-9])[.)]")
+_SPECIAL = regex(r"[\\`*_\[\]#|~$]|^[-+=](?=[-+= ])|(?<=^[0-9])[.)]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
 # What is made a link without any brackets.
-_AUTOLINK = re.compile(r"(?i)(?<=https)(?=://)|(?<=http)(?=://)|(?<=ftp)(?=://)|(?<=www)(?=\.)")
+_AUTOLINK = regex(r"(?i)(?<=https)(?=://)|(?<=http)(?=://)|(?<=ftp)(?=://)|(?<=www)(?=\.)")
 _MOST_NAME = 200
 _MOST_SENTENCE = 1000
 

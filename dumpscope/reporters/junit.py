@@ -12,11 +12,11 @@ characters in any form, so texts are made printable first.
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from typing import BinaryIO
 
 from dumpscope.model import Finding, Scan
+from dumpscope.regexes import regex
 from dumpscope.reporters.operator_groups import OperatorGroup, group_findings, is_incomplete
 from dumpscope.reporters.summary import headline_of, notes_of, unchecked_of
 from dumpscope.reporters.tables import cut
@@ -29,7 +29,7 @@ __all__ = ["JunitReporter"]
 _MOST_LISTED = 20
 """Findings of one operator, and files that were not read, that one case lists."""
 
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_TIME = regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _NO_TIME = "1970-01-01T00:00:00"
 _READING = "reading"
 

@@ -6,11 +6,11 @@ all records have a fixed length, which their first byte tells, and those are tak
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dumpscope.records import record
+from dumpscope.regexes import regex
 from dumpscope.store.encoding import MEMORY_FIELDS, parse_kind, tensor_memory, whole_number
 from dumpscope.store.querying import StoreQuerying, select_ops
 
@@ -284,7 +284,7 @@ def _mix(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> npt.NDA
     return hashed
 
 
-_HEAD = re.compile(
+_HEAD = regex(
     rb'\[\["(?:(out)|in)put",(\d{1,9}),"[^"\\]*","[^"\\]*",\[[\d,]*\],'
     rb'(?:true|false),(?:true|false),(?:null|"[^"\\]*"),(\d{1,18}),'
 )

@@ -7,7 +7,7 @@ can write at the same time.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -42,7 +42,7 @@ class StoreWriting(StoreConnection):
         Ids sort by the time (UTC) at which their scans began.
         """
         now = datetime.now(timezone.utc)
-        scan_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        scan_id = f"{now:%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
         row = (
             scan_id,
             bindable(root),

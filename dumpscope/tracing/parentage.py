@@ -13,7 +13,7 @@ from dumpscope.causality.dataflow import Dataflow, lane_of, sequence_key
 from dumpscope.causality.inputs import is_saturated
 from dumpscope.causality.runs import group_runs
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
-from dumpscope.ranks.topology import Collectives
+from dumpscope.ranks.collectives import Collectives
 from dumpscope.records import record
 
 __all__ = ["COMMUNICATION", "EVIDENCE_ORDER", "Link", "Parentage"]

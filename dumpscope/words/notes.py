@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from dumpscope.regexes import regex
 from dumpscope.words.facts import Facts, format_count, name_operator
 
 __all__ = ["NOTES", "fill_template"]
@@ -303,8 +304,8 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 
-_PART = re.compile(r"\[([^\[\]]*)\]")
-_FIELD = re.compile(r"\{(\w+)(?::([^{}]*),([^{},]*))?\}")
+_PART = regex(r"\[([^\[\]]*)\]")
+_FIELD = regex(r"\{(\w+)(?::([^{}]*),([^{},]*))?\}")
 
 
 def fill_template(template: str, facts: Facts, *, chinese: bool = False) -> str:
