@@ -17,6 +17,7 @@ from dumpscope.causality.dataflow import lane_of
 from dumpscope.causality.hardware import Flag, distinct_records, join_overflow
 from dumpscope.causality.runs import group_runs
 from dumpscope.errors import OptionsError
+from dumpscope.filters import check_run
 from dumpscope.gathering import Judged, Suspects, find_flagged, gather
 from dumpscope.model import Counts, Finding, OpRecord, Reason, Scan, ScanOptions, Verdict
 from dumpscope.outcome import decide_outcome
@@ -92,6 +93,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
     unread = tuple(store.unchecked_tensors(scan_id))
     if material.ops:
         _check_filters(store, scan_id, options)
+    check_run(options, jobs)
     suspects = Suspects(
         (*material.notable, *extra.values()), material.calls, flags, tuple(orphans), unread
     )

@@ -8,7 +8,14 @@ from fnmatch import fnmatchcase
 from dumpscope.errors import OptionsError
 from dumpscope.model import Finding, ScanOptions
 
-__all__ = ["select_findings"]
+__all__ = ["check_run", "select_findings"]
+
+
+def check_run(options: ScanOptions, jobs: Mapping[str, str]) -> None:
+    """Raise `OptionsError` when `--run` names a run that is not among `jobs` (run -> job)."""
+    if options.run not in ("all", "latest") and jobs and options.run not in jobs:
+        there = ", ".join(sorted(jobs))
+        raise OptionsError(f"--run {options.run}: no such run; there are {there}")
 
 
 def select_findings(
@@ -16,7 +23,7 @@ def select_findings(
 ) -> list[Finding]:
     """Keep what `--step`, `--rank`, `--op` and `--run` ask for.
 
-    `jobs` maps a run to its job. Raises `OptionsError` when there is no such run.
+    `jobs` maps a run to its job.
     """
     kept = list(findings)
     if options.steps:
@@ -36,8 +43,6 @@ def select_findings(
         wanted = options.run
         if wanted == "latest":
             wanted = max(jobs.values(), default="")
-        elif jobs and wanted not in jobs:
-            raise OptionsError(f"--run {wanted}: no such run; there are {', '.join(sorted(jobs))}")
         kept = [f for f in kept if _in_run(f, wanted, jobs)]
     return kept
 
