@@ -18,7 +18,7 @@ from typing import Any
 
 from dumpscope.errors import OptionsError, StoreError
 from dumpscope.importable import Part
-from dumpscope.model import DumpFile, FileResult, Place, ReadFailure, ScanOptions
+from dumpscope.model import DumpFile, FileResult, Place, ReadFailure, Remark, ScanOptions
 from dumpscope.records import record
 from dumpscope.roots import common_root, is_inside, join, relative_to
 from dumpscope.store import Store
@@ -37,10 +37,10 @@ _FILES_OF_OPTIONS = (("rules_file", "--rules"), ("rank_map", "--rank-map"),
 
 @record(frozen=True, slots=True)
 class Imported:
-    """The new scan, and sentences on what is not as one scan of everything would have it."""
+    """The new scan, and remarks on what is not as one scan of everything would have it."""
 
     scan_id: str
-    said: tuple[str, ...] = ()
+    said: tuple[Remark, ...] = ()
 
 
 def import_parts(store: Store, parts: Sequence[Part], ranks: Mapping[str, Any]) -> Imported:
@@ -131,7 +131,9 @@ def _unique_label(path: str, taken: Iterable[str]) -> str:
     return free
 
 
-def _join_options(parts: Sequence[Part], ranks: Mapping[str, Any]) -> tuple[ScanOptions, list[str]]:
+def _join_options(
+    parts: Sequence[Part], ranks: Mapping[str, Any]
+) -> tuple[ScanOptions, list[Remark]]:
     """Take the options of the first part; say where the others were read or asked differently."""
     first = parts[0]
     options = replace(first.options, **ranks)
@@ -143,14 +145,10 @@ def _join_options(parts: Sequence[Part], ranks: Mapping[str, Any]) -> tuple[Scan
             if getattr(part.options, name) != getattr(first.options, name)
         ]
         if differing:
-            said.append(
-                f"{part.path}: scanned with another {', '.join(differing)} than {first.path}; "
-                "its records stay as they were read, and all else follows the first one"
-            )
+            names = {"path": part.path, "names": ", ".join(differing), "first": first.path}
+            said.append(Remark("import_read_by", names))
         if part.config is not None and part.config != first.config:
-            said.append(
-                f"{part.path}: its acl.json differs from that of {first.path}, which counts"
-            )
+            said.append(Remark("import_config", {"path": part.path, "first": first.path}))
     if any(part.options.stats == "screen" for part in parts):
         # What was only screened lacks the columns that "full" promises.
         options = replace(options, stats="screen")
@@ -187,14 +185,10 @@ def _join_totals(parts: Sequence[Part]) -> dict[str, object]:
     }
 
 
-def _tell_documents(parts: Sequence[Part]) -> Iterator[str]:
+def _tell_documents(parts: Sequence[Part]) -> Iterator[Remark]:
     for part in parts:
         if part.is_document:
-            yield (
-                f"{part.path}: a document lists findings, not everything that was read: its "
-                "clean operators are not counted, and links through them are not known; "
-                "import the store for a result that equals one scan"
-            )
+            yield Remark("import_document", {"path": part.path})
 
 
 # --- copying ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dumpscope.regexes import regex
 
 __all__ = [
     "CELL_TEXT_LIMIT",
+    "count_cells",
     "escape_json_text",
     "guard_formula",
     "is_formula",
@@ -51,6 +52,20 @@ def make_printable(text: str) -> str:
         if character.isprintable() or unicodedata.category(character) == "Zs"
         else _escape(character)
         for character in text
+    )
+
+
+def count_cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes: two for each Chinese character.
+
+    >>> count_cells("扫描 A")
+    6
+    """
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in "WF")
+        for one in text
     )
 
 

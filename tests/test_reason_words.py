@@ -80,7 +80,7 @@ LEFT_OUT: tuple[frozenset[str], ...] = tuple(
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted(PACKAGE.rglob("*.py")):
-        if "words" not in path.parts:
+        if "words" not in path.relative_to(PACKAGE).parts:
             yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 

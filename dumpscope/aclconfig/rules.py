@@ -21,6 +21,7 @@ from dumpscope.aclconfig.values import (
     check_values,
     kind_of,
     make_error,
+    make_warning,
     parse_steps,
     quote_all,
     shorten,
@@ -38,15 +39,15 @@ def check_config(config: AclConfig) -> list[Issue]:
     issues: list[Issue] = []
     if not config.strict:
         issues.append(
-            Issue(
-                "error",
+            make_error(
                 "",
                 "comments, trailing commas and the like are read here, but CANN refuses them: "
-                f"{config.strict_fault}",
+                "{fault}",
+                fault=str(config.strict_fault),
             )
         )
     issues += (
-        Issue("warning", key, "is there twice in one object; the last one counts")
+        make_warning(key, "is there twice in one object; the last one counts")
         for key in config.repeated_keys
     )
     issues += check_document(config.document)
@@ -62,7 +63,7 @@ def check_document(document: Mapping[str, object]) -> list[Issue]:
         return issues
     dump = document["dump"]
     if not isinstance(dump, Mapping):
-        issues.append(make_error("dump", f"expected an object, found {kind_of(dump)}"))
+        issues.append(make_error("dump", "expected an object, found {found}", found=kind_of(dump)))
         return issues
     issues += check_values(dump)
     issues += _check_rules(dump)
@@ -74,11 +75,17 @@ def _check_rules(dump: Mapping[str, object]) -> Iterator[Issue]:
     if not isinstance(scene, str):
         scene = None
     if scene in EXCEPTION_SCENES:
-        yield from _check_conflicts(dump, "dump.dump_scene", f"the exception scene {scene!r}")
+        yield from _check_conflicts(
+            dump,
+            "the exception scene {scene} excludes {name} 'on': turn one of them off",
+            scene=repr(scene),
+        )
         return
     yield from _check_path(dump)
     if scene == "watcher":
-        yield from _check_conflicts(dump, "dump.dump_scene", "the scene 'watcher'")
+        yield from _check_conflicts(
+            dump, "the scene 'watcher' excludes {name} 'on': turn one of them off"
+        )
         yield from _check_watcher(dump)
     if dump.get("dump_debug") == "on":
         if dump.get("dump_op_switch") == "on" and scene != "watcher":
@@ -92,10 +99,10 @@ def _check_rules(dump: Mapping[str, object]) -> Iterator[Issue]:
     yield from _check_stats_use(dump)
 
 
-def _check_conflicts(dump: Mapping[str, object], key: str, what: str) -> Iterator[Issue]:
+def _check_conflicts(dump: Mapping[str, object], template: str, **scene: str) -> Iterator[Issue]:
     for name in ("dump_debug", "dump_op_switch"):
         if dump.get(name) == "on":
-            yield make_error(key, f"{what} excludes {name} 'on': turn one of them off")
+            yield make_error("dump.dump_scene", template, name=name, **scene)
 
 
 def _check_path(dump: Mapping[str, object]) -> Iterator[Issue]:
@@ -107,7 +114,12 @@ def _check_path(dump: Mapping[str, object]) -> Iterator[Issue]:
     if not isinstance(path, str):
         return
     if len(path) > _MAX_PATH:
-        yield make_error(key, f"expected at most {_MAX_PATH} characters, found {len(path)}")
+        yield make_error(
+            key,
+            "expected at most {most} characters, found {found}",
+            most=str(_MAX_PATH),
+            found=str(len(path)),
+        )
     _, folder = split_address(path)
     if not path:
         yield make_error(key, "empty: expected the folder to dump into")
@@ -119,11 +131,13 @@ def _check_watcher(dump: Mapping[str, object]) -> Iterator[Issue]:
     mode = dump.get("dump_mode", "output")
     if isinstance(mode, str) and mode != "output":
         yield make_error(
-            "dump.dump_mode", f"the scene 'watcher' allows only 'output', not {mode!r}"
+            "dump.dump_mode",
+            "the scene 'watcher' allows only 'output', not {mode}",
+            mode=repr(mode),
         )
     entries = dump.get("dump_list")
     if not entries:
-        yield Issue("warning", "dump.dump_list", "no watcher_nodes, so nothing is watched")
+        yield make_warning("dump.dump_list", "no watcher_nodes, so nothing is watched")
     for key, entry in _entries(dump):
         if not entry.get("watcher_nodes"):
             yield make_error(f"{key}.watcher_nodes", "the scene 'watcher' needs the nodes to watch")
@@ -136,14 +150,21 @@ def _check_step(dump: Mapping[str, object]) -> Iterator[Issue]:
     if not isinstance(step, str) or parse_steps(step) is not None:
         return
     if step.count("|") >= MAX_INTERVALS:
-        found = f"found {step.count('|') + 1} of them"
+        yield make_error(
+            "dump.dump_step",
+            "expected at most {most} intervals 'n' or 'n-m' with n <= m, joined by '|', found "
+            "{count} of them",
+            most=str(MAX_INTERVALS),
+            count=str(step.count("|") + 1),
+        )
     else:
-        found = f"found {shorten(step)!r}"
-    yield make_error(
-        "dump.dump_step",
-        f"expected at most {MAX_INTERVALS} intervals 'n' or 'n-m' with n <= m, "
-        f"joined by '|', {found}",
-    )
+        yield make_error(
+            "dump.dump_step",
+            "expected at most {most} intervals 'n' or 'n-m' with n <= m, joined by '|', found "
+            "{text}",
+            most=str(MAX_INTERVALS),
+            text=repr(shorten(step)),
+        )
 
 
 def _check_entries(dump: Mapping[str, object], *, watching: bool) -> Iterator[Issue]:
@@ -154,7 +175,9 @@ def _check_entries(dump: Mapping[str, object], *, watching: bool) -> Iterator[Is
         if model == "":
             yield make_error(f"{key}.model_name", "empty: name a model or leave the key out")
         elif isinstance(model, str) and model in seen:
-            yield Issue("warning", f"{key}.model_name", f"{shorten(model)!r} is there twice")
+            yield make_warning(
+                f"{key}.model_name", "{value} is there twice", value=repr(shorten(model))
+            )
         elif isinstance(model, str):
             seen.add(model)
         if entry.get("layer") == []:
@@ -164,7 +187,9 @@ def _check_entries(dump: Mapping[str, object], *, watching: bool) -> Iterator[Is
         for name in (*BLACKLISTS, "opname_range"):
             if name in entry and level != "op":
                 yield make_error(
-                    f"{key}.{name}", f"allowed only with dump_level 'op', not {_show(level)}"
+                    f"{key}.{name}",
+                    "allowed only with dump_level 'op', not {level}",
+                    level=_show(level),
                 )
         if "opname_range" in entry:
             yield from _check_ranges(key, entry)
@@ -189,7 +214,9 @@ def _check_stats_use(dump: Mapping[str, object]) -> Iterator[Issue]:
     if dump.get("dump_data", "tensor") != "stats":
         yield make_error("dump.dump_stats", "allowed only with dump_data 'stats'")
     if dump["dump_stats"] == []:
-        yield make_error("dump.dump_stats", f"empty: choose among {quote_all(STATS)}")
+        yield make_error(
+            "dump.dump_stats", "empty: choose among {allowed}", allowed=quote_all(STATS)
+        )
 
 
 def _entries(dump: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
@@ -210,12 +237,14 @@ def _check_folder(config: AclConfig) -> list[Issue]:
         return []
     folder = config.find_dump_folder()
     if folder is None:
-        message = "is no folder on this machine: CANN needs it to be there when the program starts"
+        template = (
+            "{path} is no folder on this machine: CANN needs it to be there when the program starts"
+        )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        message = "cannot be read and written by this user, which CANN needs"
+        template = "{path} cannot be read and written by this user, which CANN needs"
     else:
         return []
-    return [Issue("warning", "dump.dump_path", f"{config.dump_path!r} {message}")]
+    return [make_warning("dump.dump_path", template, path=repr(config.dump_path))]
 
 
 def _show(value: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from ipaddress import AddressValueError, IPv4Address
 from types import MappingProxyType
 from typing import Literal
@@ -27,6 +28,7 @@ __all__ = [
     "check_values",
     "kind_of",
     "make_error",
+    "make_warning",
     "parse_steps",
     "quote_all",
     "shorten",
@@ -88,11 +90,15 @@ class Issue:
     """One thing about an acl.json: an error is what CANN would refuse.
 
     `key` is the path to the value (`dump.dump_list[0].layer`), empty for the file as a whole.
+    `message` is English: `template` with its `{name}`s filled in from `parameters`, by which
+    `words.acl` puts it into another language.
     """
 
     severity: Literal["error", "warning"]
     key: str
     message: str
+    template: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         where = f"{self.key}: " if self.key else ""
@@ -137,11 +143,18 @@ def check_keys(mapping: Mapping[str, object], known: Sequence[str], key: str) ->
     """Warn about keys that nobody reads."""
     for name in mapping:
         if name not in known:
+            here = _path(key, shorten(name))
             near = difflib.get_close_matches(name.lower()[:_SHOWN], known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-            yield Issue(
-                "warning", _path(key, shorten(name)), f"unknown key, CANN ignores it; {hint}"
-            )
+            if near:
+                yield make_warning(
+                    here, "unknown key, CANN ignores it; did you mean {near}?", near=repr(near[0])
+                )
+            else:
+                yield make_warning(
+                    here,
+                    "unknown key, CANN ignores it; known keys: {known}",
+                    known=", ".join(known),
+                )
 
 
 def check_values(dump: Mapping[str, object]) -> Iterator[Issue]:
@@ -163,35 +176,49 @@ def check_values(dump: Mapping[str, object]) -> Iterator[Issue]:
 
 def _check_string(key: str, value: object) -> Iterator[Issue]:
     if not isinstance(value, str):
-        yield make_error(key, f"expected a string, found {kind_of(value)}")
+        yield make_error(key, "expected a string, found {found}", found=kind_of(value))
 
 
 def _check_choice(key: str, value: object, allowed: Sequence[str]) -> Iterator[Issue]:
     if not isinstance(value, str):
-        yield make_error(key, f"expected one of {quote_all(allowed)}, found {kind_of(value)}")
+        yield make_error(
+            key,
+            "expected one of {allowed}, found {found}",
+            allowed=quote_all(allowed),
+            found=kind_of(value),
+        )
     elif value not in allowed:
         near = difflib.get_close_matches(value.lower()[:_SHOWN], allowed, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        yield make_error(key, f"{shorten(value)!r} is not allowed, only {quote_all(allowed)}{hint}")
+        said = {"value": repr(shorten(value)), "allowed": quote_all(allowed)}
+        if near:
+            yield make_error(
+                key,
+                "{value} is not allowed, only {allowed}; did you mean {near}?",
+                near=repr(near[0]),
+                **said,
+            )
+        else:
+            yield make_error(key, "{value} is not allowed, only {allowed}", **said)
 
 
 def _check_kernel_data(key: str, value: object) -> Iterator[Issue]:
     if not isinstance(value, str):
-        yield make_error(key, f"expected a string, found {kind_of(value)}")
+        yield make_error(key, "expected a string, found {found}", found=kind_of(value))
         return
     for part in value.split(","):
         if part not in _KERNEL_DATA:
             yield make_error(
                 key,
-                f"{shorten(part)!r} is not allowed, only {quote_all(_KERNEL_DATA)} joined "
-                "by commas without spaces",
+                "{value} is not allowed, only {allowed} joined by commas without spaces",
+                value=repr(shorten(part)),
+                allowed=quote_all(_KERNEL_DATA),
             )
             return
 
 
 def _check_stats(key: str, value: object) -> Iterator[Issue]:
     if not isinstance(value, list):
-        yield make_error(key, f"expected an array of strings, found {kind_of(value)}")
+        yield make_error(key, "expected an array of strings, found {found}", found=kind_of(value))
         return
     for index, item in enumerate(value):
         yield from _check_choice(f"{key}[{index}]", item, STATS)
@@ -199,12 +226,12 @@ def _check_stats(key: str, value: object) -> Iterator[Issue]:
 
 def _check_list(key: str, value: object) -> Iterator[Issue]:
     if not isinstance(value, list):
-        yield make_error(key, f"expected an array of objects, found {kind_of(value)}")
+        yield make_error(key, "expected an array of objects, found {found}", found=kind_of(value))
         return
     for index, entry in enumerate(value):
         here = f"{key}[{index}]"
         if not isinstance(entry, Mapping):
-            yield make_error(here, f"expected an object, found {kind_of(entry)}")
+            yield make_error(here, "expected an object, found {found}", found=kind_of(entry))
             continue
         yield from check_keys(entry, _ENTRY_KEYS, here)
         if "model_name" in entry:
@@ -221,7 +248,7 @@ def _check_list(key: str, value: object) -> Iterator[Issue]:
 
 def _check_strings(key: str, value: object) -> Iterator[Issue]:
     if not isinstance(value, list):
-        yield make_error(key, f"expected an array of strings, found {kind_of(value)}")
+        yield make_error(key, "expected an array of strings, found {found}", found=kind_of(value))
         return
     for index, item in enumerate(value):
         yield from _check_string(f"{key}[{index}]", item)
@@ -237,25 +264,30 @@ def _check_blacklist(key: str, value: object) -> Iterator[Issue]:
     if not isinstance(value, list):
         return
     if len(value) > _MAX_BLACKLIST:
-        yield make_error(key, f"expected at most {_MAX_BLACKLIST} entries, found {len(value)}")
+        yield make_error(
+            key,
+            "expected at most {most} entries, found {found}",
+            most=str(_MAX_BLACKLIST),
+            found=str(len(value)),
+        )
     for index, entry in enumerate(value):
         if isinstance(entry, Mapping):
             for name in _BLACKLIST:
                 if not entry.get(name):
-                    yield Issue(
-                        "warning", f"{key}[{index}].{name}", "empty, so the entry has no effect"
+                    yield make_warning(
+                        f"{key}[{index}].{name}", "empty, so the entry has no effect"
                     )
 
 
 def _check_records(key: str, value: object, fields: Mapping[str, _Checker]) -> Iterator[Issue]:
     """Check an array of objects whose fields have one checker each."""
     if not isinstance(value, list):
-        yield make_error(key, f"expected an array of objects, found {kind_of(value)}")
+        yield make_error(key, "expected an array of objects, found {found}", found=kind_of(value))
         return
     for index, entry in enumerate(value):
         here = f"{key}[{index}]"
         if not isinstance(entry, Mapping):
-            yield make_error(here, f"expected an object, found {kind_of(entry)}")
+            yield make_error(here, "expected an object, found {found}", found=kind_of(entry))
             continue
         yield from check_keys(entry, tuple(fields), here)
         for name, check in fields.items():
@@ -263,8 +295,14 @@ def _check_records(key: str, value: object, fields: Mapping[str, _Checker]) -> I
                 yield from check(f"{here}.{name}", entry[name])
 
 
-def make_error(key: str, message: str) -> Issue:
-    return Issue("error", key, message)
+def make_error(key: str, template: str, **parameters: str) -> Issue:
+    """Make what CANN would refuse; the template is one of `words.acl`."""
+    return Issue("error", key, template.format(**parameters), template, parameters)
+
+
+def make_warning(key: str, template: str, **parameters: str) -> Issue:
+    """Make what CANN accepts and is doubtful; the template is one of `words.acl`."""
+    return Issue("warning", key, template.format(**parameters), template, parameters)
 
 
 def _path(key: str, name: str) -> str:

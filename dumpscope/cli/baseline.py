@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dumpscope.cli.stored import find_store
+from dumpscope.cli.talking import add_language_option, say, tell
 
 if TYPE_CHECKING:
     from dumpscope.model import Scan
@@ -46,6 +47,7 @@ _EXPIRES = click.option(
 @_REASON
 @_EXPIRES
 @click.option("--force", is_flag=True, help="Overwrite the file.")
+@add_language_option
 def write(
     file: str,
     scan_id: str | None,
@@ -53,21 +55,17 @@ def write(
     reason: str,
     expires: date | None,
     force: bool,
+    lang: str | None,
 ) -> None:
     """Write the findings of a scan as known ones."""
     from dataclasses import replace
 
     from dumpscope.nightly.baseline import collect_entries
 
-    found = _load(scan_id, store_file).findings
+    found = _load(scan_id, store_file, lang).findings
     entries = [replace(e, reason=reason, expires=expires) for e in collect_entries(found)]
     _save(file, entries, force=force)
-    findings = f"{len(found)} finding{'' if len(found) == 1 else 's'}"
-    click.echo(
-        f"dumpscope: wrote {findings} to {file}, as {len(entries)} entries: one for each tensor "
-        "and kind of bad value",
-        err=True,
-    )
+    tell("baseline_wrote", lang, findings=len(found), path=file, entries=len(entries))
 
 
 @baseline.command(epilog="Example: dumpscope baseline update known.json --drop-gone")
@@ -77,6 +75,7 @@ def write(
 @_REASON
 @_EXPIRES
 @click.option("--drop-gone", is_flag=True, help="Remove entries that no longer occur.")
+@add_language_option
 def update(
     file: str,
     scan_id: str | None,
@@ -84,13 +83,16 @@ def update(
     reason: str,
     expires: date | None,
     drop_gone: bool,
+    lang: str | None,
 ) -> None:
     """Add the new findings of a scan to a file; reasons that are there are kept."""
     from dataclasses import replace
 
     from dumpscope.nightly.baseline import collect_entries, load_baseline
 
-    found = {entry.key: entry for entry in collect_entries(_load(scan_id, store_file).findings)}
+    found = {
+        entry.key: entry for entry in collect_entries(_load(scan_id, store_file, lang).findings)
+    }
     old = {entry.key: entry for entry in load_baseline(file).entries}
     kept = {key: e for key, e in old.items() if key in found or not drop_gone}
     for key, entry in found.items():
@@ -106,12 +108,13 @@ def update(
             kept[key] = replace(entry, reason=reason, expires=expires)
     _save(file, [kept[key] for key in sorted(kept)], force=True)
     added, dropped = len(kept.keys() - old.keys()), len(old.keys() - kept.keys())
-    click.echo(f"dumpscope: {file}: {added} added, {dropped} dropped, {len(kept)} now", err=True)
+    tell("baseline_updated", lang, path=file, added=added, dropped=dropped, entries=len(kept))
 
 
 @baseline.command(epilog="Example: dumpscope baseline show known.json")
 @_FILE
-def show(file: str) -> None:
+@add_language_option
+def show(file: str, lang: str | None) -> None:
     """Print the entries of a file, one a line."""
     from dumpscope.nightly.baseline import load_baseline
     from dumpscope.safetext import make_printable
@@ -119,26 +122,26 @@ def show(file: str) -> None:
     today = date.today()  # noqa: DTZ011 - an expiry date is a day where the user is
     for entry in load_baseline(file).entries:
         words = [
-            entry.op_type or "(operator not dumped)",
+            entry.op_type or say("baseline_no_name", lang),
             entry.op_name,
             entry.slot,
             f"{entry.kind} {entry.share:.3%}",
         ]
         if entry.first:
-            words.append("first in the ranking")
+            words.append(say("baseline_first", lang))
         if entry.expires is not None:
-            gone = entry.expires < today
-            words.append(f"{'EXPIRED' if gone else 'until'} {entry.expires.isoformat()}")
+            key = "baseline_expired_on" if entry.expires < today else "baseline_until"
+            words.append(say(key, lang, date=entry.expires.isoformat()))
         if entry.reason:
             words.append(f"- {entry.reason}")
         click.echo(make_printable(" ".join(word for word in words if word)))
 
 
-def _load(scan_id: str | None, store_file: str | None) -> Scan:
+def _load(scan_id: str | None, store_file: str | None, lang: str | None) -> Scan:
     from dumpscope.scanning import load_scan
     from dumpscope.store import Store
 
-    path = find_store(store_file)
+    path = find_store(store_file, lang)
     with Store.open(path, create=False, write=False) as store:
         return load_scan(store, store.find_scan(scan_id or "latest"))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
+
+from dumpscope.cli.talking import add_language_option, pick, say
 
 __all__ = ["config"]
 
@@ -20,21 +24,22 @@ def config() -> None:
     "included), 1 CANN would refuse it, 2 it cannot be read."
 )
 @click.argument("file", default="acl.json", type=click.Path())
-def check(file: str) -> None:
+@add_language_option
+def check(file: str, lang: str | None) -> None:
     """Apply CANN's own rules to FILE (default: ./acl.json).
 
     Every issue is one line: an error is what CANN would refuse.
     """
     from dumpscope.aclconfig import check_config, load_config
     from dumpscope.safetext import make_printable
+    from dumpscope.words.acl import render_issue
 
     issues = check_config(load_config(file))
     errors = sum(issue.severity == "error" for issue in issues)
     for issue in issues:
-        click.echo(make_printable(str(issue)))
-    verdict = "CANN would refuse it" if errors else "CANN accepts it"
-    counts = f"{_count(errors, 'error')}, {_count(len(issues) - errors, 'warning')}"
-    click.echo(f"{make_printable(file)}: {verdict} ({counts})")
+        click.echo(make_printable(render_issue(issue, pick(lang))))
+    key = "config_refused" if errors else "config_accepted"
+    click.echo(say(key, lang, path=file, errors=errors, warnings=len(issues) - errors))
     raise click.exceptions.Exit(1 if errors else 0)
 
 
@@ -59,11 +64,11 @@ def check(file: str) -> None:
     help="The file to write, - for stdout.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-def init(name: str, dump_path: str | None, output: str, force: bool) -> None:
+@add_language_option
+def init(name: str, dump_path: str | None, output: str, force: bool, lang: str | None) -> None:
     """Write an acl.json that CANN accepts."""
     from dumpscope.aclconfig import DEFAULT_DUMP_PATH, preset
     from dumpscope.reporters.delivery import STDOUT, open_target
-    from dumpscope.safetext import make_printable
 
     folder = DEFAULT_DUMP_PATH if dump_path is None else dump_path
     text = preset(name, folder)
@@ -71,13 +76,5 @@ def init(name: str, dump_path: str | None, output: str, force: bool) -> None:
         target.write(text.encode())
     if output == STDOUT:
         return
-    shown = make_printable(output)
-    click.echo(
-        f"Wrote {shown}. Next: create the folder {make_printable(folder)}, give {shown} to aclInit "
-        f"or aclmdlSetDump and run the program, then: dumpscope scan {shown}",
-        err=True,
-    )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    command = shlex.join(["dumpscope", "scan", output])
+    click.echo(say("config_wrote", lang, path=output, folder=folder, command=command), err=True)

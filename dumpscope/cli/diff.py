@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import click
+
+from dumpscope.cli.talking import add_language_option, pick
 
 __all__ = ["diff"]
 
@@ -26,7 +26,7 @@ _JSON_LIMIT = 1000
     help="Rows of each list (table 20, JSON 1000; 0 = all).",
 )
 @click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
-@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@add_language_option
 def diff(
     before: str,
     now: str,
@@ -44,7 +44,6 @@ def diff(
     from dumpscope.nightly.diffing import compare
     from dumpscope.nightly.sides import open_side
     from dumpscope.reporters.diff_report import dump_diff, print_diff
-    from dumpscope.words import language_of
 
     shown = (_JSON_LIMIT if as_json else _TABLE_LIMIT) if limit is None else limit
     with open_side(before, store_file) as old, open_side(now, store_file) as new:
@@ -52,5 +51,5 @@ def diff(
     if as_json:
         click.echo(dump_diff(found, limit=shown, lang=lang or "en"))
     else:
-        print_diff(found, limit=shown, lang=lang or language_of(os.environ))
+        print_diff(found, limit=shown, lang=pick(lang))
     raise click.exceptions.Exit(found.exit_status)

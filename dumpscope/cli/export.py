@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dumpscope.cli.stored import open_scan
+from dumpscope.cli.talking import add_language_option, tell
 from dumpscope.errors import OptionsError, StoreError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ EXIT_INCOMPLETE = 3
 @click.option("--reader", metavar="NAME", help="Read every file with this reader.")
 @click.option("--scan", "scan_id", metavar="ID", help="Which scan (default: the newest).")
 @click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
+@add_language_option
 def export(
     targets: tuple[str, ...],
     kind: FileKind,
@@ -66,6 +68,7 @@ def export(
     reader: str | None,
     scan_id: str | None,
     store_file: str | None,
+    lang: str | None,
 ) -> None:
     """Write the tensors of dump files, of all files in a folder, or of an operator.
 
@@ -83,20 +86,24 @@ def export(
     if reader is not None:
         registry.named(reader)
     exporter = Exporter(registry, output, kind=kind, layout=layout, force=force, reader=reader)
-    for path in _export_all(exporter, parsed, scan_id, store_file):
+    for path in _export_all(exporter, parsed, scan_id, store_file, lang):
         click.echo(make_printable(path))
-    raise click.exceptions.Exit(_tell_end(exporter))
+    raise click.exceptions.Exit(_tell_end(exporter, lang))
 
 
 def _export_all(
-    exporter: Exporter, targets: Sequence[Target], scan_id: str | None, store_file: str | None
+    exporter: Exporter,
+    targets: Sequence[Target],
+    scan_id: str | None,
+    store_file: str | None,
+    lang: str | None,
 ) -> Iterator[str]:
     paths = [target.path for target in targets if target.path is not None and target.slot is None]
     if paths:
         yield from _export_paths(exporter, paths)
     for target in targets:
         if target.path is None:
-            yield from _export_operator(exporter, target, scan_id, store_file)
+            yield from _export_operator(exporter, target, scan_id, store_file, lang)
         elif target.slot is not None:
             from dumpscope.opendump import find_file
 
@@ -132,7 +139,11 @@ def _export_slot(exporter: Exporter, file: DumpFile, target: Target) -> Iterator
 
 
 def _export_operator(
-    exporter: Exporter, target: Target, scan_id: str | None, store_file: str | None
+    exporter: Exporter,
+    target: Target,
+    scan_id: str | None,
+    store_file: str | None,
+    lang: str | None,
 ) -> Iterator[str]:
     """Export the best-ranked execution of an operator."""
     from dumpscope.inspecting.targets import find_executions, is_same_execution
@@ -142,7 +153,7 @@ def _export_operator(
 
     shown = make_printable(target.text)
     try:
-        with open_scan(store_file, scan_id) as (store, scan):
+        with open_scan(store_file, scan_id, lang) as (store, scan):
             root = scan.root
             path = join(root, target.name)
             if not os.path.isabs(target.name) and is_dump_file(path):
@@ -154,11 +165,7 @@ def _export_operator(
             f"{shown}: there is no such path, and no scan to look for an operator in: {error}"
         ) from error
     if others:
-        click.echo(
-            f"dumpscope: {shown}: the best-ranked of {len(others) + 1} executions is exported; "
-            "name the file of another one (dumpscope show lists them)",
-            err=True,
-        )
+        tell("same_operator", lang, target=target.text, count=len(others) + 1)
     for name in dict.fromkeys(part.file for part in best.parts):
         parts = [part for part in best.parts if part.file == name]
         yield from exporter.export_file(
@@ -187,7 +194,7 @@ def _check_output(output: str, paths: Sequence[str]) -> None:
             )
 
 
-def _tell_end(exporter: Exporter) -> int:
+def _tell_end(exporter: Exporter, lang: str | None) -> int:
     """Say what was left out, and return the exit status."""
     from dumpscope.safetext import make_printable
 
@@ -196,15 +203,10 @@ def _tell_end(exporter: Exporter) -> int:
         what = f" {item.what}" if item.what else ""
         click.echo(make_printable(f"dumpscope: {item.file}{what}: {item.why}"), err=True)
     if len(left_out) > _LEFT_OUT_SHOWN:
-        click.echo(f"dumpscope: … and {len(left_out) - _LEFT_OUT_SHOWN} more", err=True)
+        tell("and_more", lang, count=len(left_out) - _LEFT_OUT_SHOWN)
     if exporter.unknown_files:
-        click.echo(
-            f"dumpscope: {exporter.unknown_files} files of no known format passed over", err=True
-        )
-    click.echo(
-        f"dumpscope: wrote {exporter.written} arrays below {make_printable(exporter.folder)}",
-        err=True,
-    )
+        tell("passed_over", lang, count=exporter.unknown_files)
+    tell("wrote_arrays", lang, count=exporter.written, path=exporter.folder)
     if any(item.refused for item in left_out):
         return EXIT_REFUSED
     return EXIT_INCOMPLETE if left_out or not exporter.written else 0

@@ -6,7 +6,6 @@ asked for as the built-in ones are.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,13 @@ import click
 from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 from dumpscope.cli.rank_options import asked_ranks, make_rank_options
 from dumpscope.cli.stored import find_store, options_of
+from dumpscope.cli.talking import pick, tell
 from dumpscope.reporters.registry import load_reporters
 
 if TYPE_CHECKING:
     from dumpscope.model import Scan
     from dumpscope.reporters.protocol import Reporter
-    from dumpscope.reporters.registry import ReporterRegistry
+from dumpscope.reporters.registry import ReporterRegistry
 
 __all__ = ["make_report_command", "report"]
 
@@ -94,9 +94,7 @@ def _report(registry: ReporterRegistry, values: dict[str, Any]) -> None:
     from dumpscope.reporters.delivery import check_target, deliver
 
     for plugin in registry.broken:
-        click.echo(
-            f"dumpscope: the reporter {plugin.name!r} is left out: {plugin.reason}", err=True
-        )
+        tell("reporter_broken", values["lang"], name=repr(plugin.name), reason=plugin.reason)
     asked = _asked_reports(registry, values)
     for _, path in asked:
         check_target(path, force=values["force"])
@@ -113,7 +111,7 @@ def _report(registry: ReporterRegistry, values: dict[str, Any]) -> None:
             force=values["force"],
         )
         if path != "-":
-            click.echo(f"dumpscope: wrote {_shown(path)}", err=True)
+            tell("wrote", values["lang"], path=path)
 
 
 def _asked_reports(
@@ -134,7 +132,7 @@ def _load(values: dict[str, Any]) -> Scan:
     from dumpscope.scanning import load_scan
     from dumpscope.store import Store
 
-    path = find_store(values["store_file"])
+    path = find_store(values["store_file"], values["lang"])
     with Store.open(path, create=False, write=False) as store:
         scan_id = store.find_scan(values["scan_id"] or "latest")
         filters: dict[str, Any] = {
@@ -150,29 +148,20 @@ def _load(values: dict[str, Any]) -> Scan:
 
 def _print_table(scan: Scan, values: dict[str, Any]) -> None:
     from dumpscope.reporters.terminal import print_scan
-    from dumpscope.words import language_of
 
     print_scan(
         scan,
         limit=values["limit"],
-        lang=values["lang"] or language_of(os.environ),
+        lang=pick(values["lang"]),
         place=options_of(values["store_file"], values["scan_id"]),
     )
 
 
 def _language(reporter: Reporter, asked: str | None) -> str:
     """Return the language of a report: the one asked for, else the locale's for people."""
-    from dumpscope.words import language_of
-
-    if asked:
-        return asked
-    return "en" if getattr(reporter, "for_machines", False) else language_of(os.environ)
-
-
-def _shown(path: str) -> str:
-    from dumpscope.safetext import make_printable
-
-    return make_printable(path)
+    if not asked and getattr(reporter, "for_machines", False):
+        return "en"
+    return pick(asked)
 
 
 report = make_report_command()

@@ -14,6 +14,7 @@ import click
 from dumpscope.cli.progress import ScanProgress
 from dumpscope.cli.rank_options import add_rank_options
 from dumpscope.cli.stored import options_of
+from dumpscope.cli.talking import add_language_option, pick, tell
 
 if TYPE_CHECKING:
     from dumpscope.aclconfig import AclConfig
@@ -83,7 +84,7 @@ __all__ = ["scan"]
     metavar="N",
     help="Findings to print (table 20, JSON 1000, 0 = all).",
 )
-@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@add_language_option
 @click.option(
     "--resume",
     is_flag=True,
@@ -119,11 +120,11 @@ def scan(
         raise click.UsageError("--scheduler: only the executor dask has one; add --executor dask")
     if resume:
         places, asked, facts = _find_stopped(paths, asked, store_file)
-        result = _run_scan(places, asked, facts, None, store_file, progress)
+        result = _run_scan(places, asked, facts, None, store_file, progress, lang)
     else:
         places, config = _resolve_paths(paths)
         facts, missing = (None, None) if config is None else (config.facts(), config.dump_path)
-        result = _run_scan(places, asked, facts, missing, store_file, progress)
+        result = _run_scan(places, asked, facts, missing, store_file, progress, lang)
     refuse_wrong_sizes(result)
     _print_result(result, output, limit, lang, options_of(store_file))
     raise click.exceptions.Exit(result.exit_status)
@@ -136,13 +137,14 @@ def _run_scan(
     missing: str | None,
     store_file: str | None,
     progress: bool | None,
+    lang: str | None,
 ) -> Scan:
     from dumpscope.scanning import scan as run_scan
     from dumpscope.store import Store, default_store_path
 
     path, said = default_store_path(places, store=store_file)
     if said:
-        click.echo(f"dumpscope: {said}", err=True)
+        tell(said.code, lang, **said.parameters)
     with Store.open(path) as store, ScanProgress(progress) as bar:
         try:
             return run_scan(
@@ -156,22 +158,17 @@ def _run_scan(
         except KeyboardInterrupt:
             bar.close()
             newest = store.latest()
-            click.echo(
-                "dumpscope: interrupted before anything was read"
-                if newest is None or newest.state == "finished"
-                else "dumpscope: interrupted; what was read so far is kept: "
-                f"`{shlex.join(['dumpscope', 'scan', '--resume', *options_of(store_file)])}` "
-                f"goes on from there (store: {path})",
-                err=True,
-            )
+            if newest is None or newest.state == "finished":
+                tell("interrupted_at_once", lang)
+            else:
+                command = shlex.join(["dumpscope", "scan", "--resume", *options_of(store_file)])
+                tell("interrupted_scan", lang, command=command, path=path)
             raise
 
 
 def _print_result(
     result: Scan, output: str, limit: int | None, lang: str | None, place: Sequence[str]
 ) -> None:
-    from dumpscope.words import language_of
-
     if output == "json":
         from dumpscope.reporters.document import DocumentReporter
 
@@ -182,14 +179,14 @@ def _print_result(
     elif output == "github":
         from dumpscope.reporters.github import GithubReporter
 
-        lang = lang or language_of(os.environ)
+        lang = pick(lang)
         sys.stdout.flush()
         GithubReporter().write(result, sys.stdout.buffer, limit=limit, lang=lang)
         sys.stdout.buffer.flush()
     else:
         from dumpscope.reporters.terminal import print_scan
 
-        print_scan(result, limit=limit, lang=lang or language_of(os.environ), place=place)
+        print_scan(result, limit=limit, lang=pick(lang), place=place)
 
 
 def _find_stopped(

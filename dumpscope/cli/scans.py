@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -13,6 +12,7 @@ import click
 
 from dumpscope.cli.rank_options import add_rank_options, asked_ranks
 from dumpscope.cli.stored import find_store, options_of
+from dumpscope.cli.talking import add_language_option, pick, say, tell
 from dumpscope.errors import StoreError
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dumpscope.store import ScanInfo, Store
 
 __all__ = ["scans"]
+
+_COLUMNS = ("scan", "begun", "state", "files", "root")
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -42,16 +44,18 @@ def scans() -> None:
 @scans.command("list", epilog="Example: dumpscope scans list --json")
 @_store_option
 @_json_option
-def list_scans(store_file: str | None, as_json: bool) -> None:
+@add_language_option
+def list_scans(store_file: str | None, as_json: bool, lang: str | None) -> None:
     """List the scans of a store, the newest first."""
-    with _open_store(store_file, write=False) as store:
+    with _open_store(store_file, lang, write=False) as store:
         found = store.scans()
     if as_json:
         _print_json([_facts_of(info) for info in found])
         return
-    rows = [("SCAN", "BEGUN (UTC)", "STATE", "FILES", "ROOT")]
+    rows = [tuple(say(f"head_{name}", lang) for name in _COLUMNS)]
     rows += [
-        (info.scan_id, _time_of(info), info.state, f"{info.files:,}", info.root) for info in found
+        (info.scan_id, _time_of(info), _state_of(info, lang), f"{info.files:,}", info.root)
+        for info in found
     ]
     _print_table(rows)
 
@@ -60,42 +64,43 @@ def list_scans(store_file: str | None, as_json: bool) -> None:
 @click.argument("scan_id", metavar="[SCAN]", default="latest")
 @_store_option
 @_json_option
-def show_scan(scan_id: str, store_file: str | None, as_json: bool) -> None:
+@add_language_option
+def show_scan(scan_id: str, store_file: str | None, as_json: bool, lang: str | None) -> None:
     """Show what a scan was asked for and what it read.
 
     SCAN is an id or its beginning; without it the newest one.
     """
-    with _open_store(store_file, write=False) as store:
+    with _open_store(store_file, lang, write=False) as store:
         info = store.scan_info(store.find_scan(scan_id))
         counts = store.totals(info.scan_id)
     if as_json:
         _print_json({**_facts_of(info), "counts": _counts_of(counts)})
         return
-    _print_table(
-        [
-            ("scan", info.scan_id),
-            ("begun (UTC)", _time_of(info)),
-            ("duration", "unknown" if info.duration_s is None else f"{info.duration_s:,.1f} s"),
-            ("state", info.state),
-            ("tool version", info.tool_version),
-            ("root", info.root),
-            *(("path", source) for source in info.sources),
-            *((name.replace("_", " "), f"{n:,}") for name, n in _counts_of(counts).items()),
-        ]
-    )
+    facts = [
+        ("scan", info.scan_id),
+        ("begun", _time_of(info)),
+        ("duration", _duration_of(info, lang)),
+        ("state", _state_of(info, lang)),
+        ("tool_version", info.tool_version),
+        ("root", info.root),
+        *(("path", source) for source in info.sources),
+        *((name, f"{n:,}") for name, n in _counts_of(counts).items()),
+    ]
+    _print_table((say(f"fact_{name}", lang), value) for name, value in facts)
 
 
 @scans.command("rm", epilog="Example: dumpscope scans rm 20260109T173000-5c0ffee5")
 @click.argument("scan_ids", metavar="SCAN...", nargs=-1, required=True)
 @_store_option
-def remove_scans(scan_ids: Sequence[str], store_file: str | None) -> None:
+@add_language_option
+def remove_scans(scan_ids: Sequence[str], store_file: str | None, lang: str | None) -> None:
     """Remove scans; each SCAN is an id or its beginning."""
-    with _open_store(store_file, write=True) as store:
+    with _open_store(store_file, lang, write=True) as store:
         # All are looked up before the first is removed.
         found = list(dict.fromkeys(store.find_scan(scan_id) for scan_id in scan_ids))
         for scan_id in found:
             store.remove(scan_id)
-        _tell_removed(store, found)
+        _tell_removed(store, found, lang)
 
 
 @scans.command("prune", epilog="Example: dumpscope scans prune --keep 10")
@@ -107,10 +112,11 @@ def remove_scans(scan_ids: Sequence[str], store_file: str | None) -> None:
     help="How many of the newest scans stay.",
 )
 @_store_option
-def prune_scans(keep: int, store_file: str | None) -> None:
+@add_language_option
+def prune_scans(keep: int, store_file: str | None, lang: str | None) -> None:
     """Remove all scans but the newest N."""
-    with _open_store(store_file, write=True) as store:
-        _tell_removed(store, store.prune(keep))
+    with _open_store(store_file, lang, write=True) as store:
+        _tell_removed(store, store.prune(keep), lang)
 
 
 @scans.command("import", epilog="Example: dumpscope scans import node0.db node1.db")
@@ -129,7 +135,7 @@ def prune_scans(keep: int, store_file: str | None) -> None:
     metavar="N",
     help="Findings to print (table 20, JSON 1000, 0 = all).",
 )
-@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@add_language_option
 @add_rank_options
 def import_scans(
     files: tuple[str, ...],
@@ -155,9 +161,9 @@ def import_scans(
         with Store.open(path) as store:
             imported = import_parts(store, parts, asked_ranks(ranks))
             result = load_scan(store, imported.scan_id)
-    for sentence in (said, *imported.said):
-        if sentence:
-            click.echo(f"dumpscope: {sentence}", err=True)
+    for remark in (said, *imported.said):
+        if remark is not None:
+            tell(remark.code, lang, **remark.parameters)
     refuse_wrong_sizes(result)
     _print_scan(result, output, limit, lang, options_of(store_file))
     raise click.exceptions.Exit(result.exit_status)
@@ -175,31 +181,40 @@ def _print_scan(
         sys.stdout.buffer.flush()
     else:
         from dumpscope.reporters.terminal import print_scan
-        from dumpscope.words import language_of
 
-        print_scan(result, limit=limit, lang=lang or language_of(os.environ), place=place)
+        print_scan(result, limit=limit, lang=pick(lang), place=place)
 
 
-def _open_store(store_file: str | None, *, write: bool) -> Store:
+def _open_store(store_file: str | None, lang: str | None, *, write: bool) -> Store:
     from dumpscope.store import Store
 
-    return Store.open(find_store(store_file), create=False, write=write)
+    return Store.open(find_store(store_file, lang), create=False, write=write)
 
 
-def _tell_removed(store: Store, scan_ids: Sequence[str]) -> None:
+def _tell_removed(store: Store, scan_ids: Sequence[str], lang: str | None) -> None:
     for scan_id in scan_ids:
-        click.echo(f"removed {scan_id}")
+        click.echo(say("removed", lang, scan=scan_id))
     if not scan_ids:
-        click.echo("nothing to remove", err=True)
+        click.echo(say("nothing_removed", lang), err=True)
         return
     try:
         store.compact()
     except StoreError as error:
-        click.echo(f"dumpscope: the file stays as large as it was: {error}", err=True)
+        tell("not_compacted", lang, error=error)
 
 
 def _time_of(info: ScanInfo) -> str:
     return info.started_at[:19].replace("T", " ")
+
+
+def _state_of(info: ScanInfo, lang: str | None) -> str:
+    return say(f"state_{info.state}", lang)
+
+
+def _duration_of(info: ScanInfo, lang: str | None) -> str:
+    if info.duration_s is None:
+        return say("duration_unknown", lang)
+    return say("seconds", lang, seconds=f"{info.duration_s:,.1f}")
 
 
 def _counts_of(counts: Counts) -> dict[str, int]:
@@ -233,10 +248,13 @@ def _print_json(document: object) -> None:
 
 def _print_table(rows: Iterable[Sequence[str]]) -> None:
     """Print columns, the last one as long as it is."""
-    from dumpscope.safetext import make_printable
+    from dumpscope.safetext import count_cells, make_printable
 
     lines = [[make_printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(count_cells, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        padded = [
+            cell + " " * (width - count_cells(cell))
+            for cell, width in zip(line, widths, strict=True)
+        ]
         click.echo("  ".join(padded).rstrip())

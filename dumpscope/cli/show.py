@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dumpscope.cli.stored import open_scan, open_scan_if_any
+from dumpscope.cli.talking import add_language_option, pick
 
 if TYPE_CHECKING:
     from dumpscope.inspecting.targets import Target
@@ -35,7 +36,7 @@ _DEFAULT_LIMIT = 10
 )
 @click.option("--scan", "scan_id", metavar="ID", help="Which scan (default: the newest).")
 @click.option("--store", "store_file", metavar="FILE", help="Where results are kept.")
-@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@add_language_option
 def show(
     target: str,
     output: str,
@@ -52,13 +53,12 @@ def show(
     what they hold, and how its exponents are spread over what its data type can hold.
     """
     from dumpscope.inspecting.targets import parse_target
-    from dumpscope.words import language_of
 
     found = parse_target(target)
     if found.path is None:
-        view = _show_named(found, op_globs, reader, limit, scan_id, store_file)
+        view = _show_named(found, op_globs, reader, limit, scan_id, store_file, lang)
     else:
-        view = _show_path(found.path, found, op_globs, reader, limit, scan_id, store_file)
+        view = _show_path(found.path, found, op_globs, reader, limit, scan_id, store_file, lang)
     if output == "json":
         from dumpscope.reporters.closeup_json import dump_view
 
@@ -66,7 +66,7 @@ def show(
     else:
         from dumpscope.reporters.closeup_text import print_view
 
-        print_view(view, lang=lang or language_of(os.environ))
+        print_view(view, lang=pick(lang))
     raise click.exceptions.Exit(view.exit_status)
 
 
@@ -78,10 +78,11 @@ def _show_path(
     limit: int,
     scan_id: str | None,
     store_file: str | None,
+    lang: str | None,
 ) -> View:
     from dumpscope.inspecting.showing import show_file
 
-    with open_scan_if_any(store_file, scan_id) as opened:
+    with open_scan_if_any(store_file, scan_id, lang) as opened:
         return show_file(
             path,
             slot=target.slot,
@@ -100,6 +101,7 @@ def _show_named(
     limit: int,
     scan_id: str | None,
     store_file: str | None,
+    lang: str | None,
 ) -> View:
     from dumpscope.errors import OptionsError, StoreError
     from dumpscope.inspecting.showing import show_file, show_operator
@@ -109,7 +111,7 @@ def _show_named(
 
     shown = make_printable(target.text)
     try:
-        with open_scan(store_file, scan_id) as (store, scan):
+        with open_scan(store_file, scan_id, lang) as (store, scan):
             # A file as reports name it: by its path below the scan's root.
             path = join(scan.root, target.name)
             if not os.path.isabs(target.name) and is_dump_file(path):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
+from dumpscope.cli.talking import tell
 
 if TYPE_CHECKING:
     from dumpscope.model import Scan
@@ -22,7 +22,7 @@ def options_of(store_file: str | None, scan_id: str | None = None) -> list[str]:
     return [word for option, value in given if value for word in (option, value)]
 
 
-def find_store(store_file: str | None) -> str:
+def find_store(store_file: str | None, lang: str | None = None) -> str:
     """Return the store to read; say on stderr when it is none that this folder suggests.
 
     In a folder without a store that is the user's own, whose newest scan may be of another dump.
@@ -31,15 +31,14 @@ def find_store(store_file: str | None) -> str:
 
     path = existing_store_path(store=store_file)
     if not store_file and is_users_own(path):
-        click.echo(
-            f"dumpscope: this folder has no store, so {path} is read; --store FILE names another",
-            err=True,
-        )
+        tell("users_own_store", lang, path=path)
     return path
 
 
 @contextmanager
-def open_scan(store_file: str | None, scan_id: str | None) -> Iterator[tuple[Store, Scan]]:
+def open_scan(
+    store_file: str | None, scan_id: str | None, lang: str | None = None
+) -> Iterator[tuple[Store, Scan]]:
     """Open a store for reading, and load a scan of it.
 
     Raises `StoreError` when there is no store or no such scan.
@@ -47,14 +46,14 @@ def open_scan(store_file: str | None, scan_id: str | None) -> Iterator[tuple[Sto
     from dumpscope.scanning import load_scan
     from dumpscope.store import Store
 
-    path = find_store(store_file)
+    path = find_store(store_file, lang)
     with Store.open(path, create=False, write=False) as store:
         yield store, load_scan(store, store.find_scan(scan_id or "latest"))
 
 
 @contextmanager
 def open_scan_if_any(
-    store_file: str | None, scan_id: str | None
+    store_file: str | None, scan_id: str | None, lang: str | None = None
 ) -> Iterator[tuple[Store, Scan] | None]:
     """The same for commands that can do without: `None` when nobody asked and there is none."""
     from dumpscope.store import existing_store_path
@@ -63,5 +62,5 @@ def open_scan_if_any(
     if not scan_id and not store_file and not os.path.exists(path):
         yield None
         return
-    with open_scan(path, scan_id) as opened:
+    with open_scan(path, scan_id, lang) as opened:
         yield opened

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
+from dumpscope.cli.talking import add_language_option, pick, tell
 
 if TYPE_CHECKING:
     from dumpscope.model import Finding, OpRecord
@@ -44,7 +44,7 @@ _EPILOG = (
               help="Operators to show by name (0 = all; JSON: nodes, 1000); the others are "
               "counted.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
-@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@add_language_option
 def trace(op_name: str | None, **values: Any) -> None:
     """Show what grew out of a bad value: from finding 1, or from OP_NAME.
 
@@ -69,7 +69,7 @@ def trace(op_name: str | None, **values: Any) -> None:
         with open_target(path, force=values["force"]) as target:
             _writer_of(form)(found, target, limit=values["limit"], lang=lang)
         if path != "-":
-            click.echo(f"dumpscope: wrote {_shown(path)}", err=True)
+            tell("wrote", values["lang"], path=path)
 
 
 assert isinstance(trace, OptionalPathCommand)
@@ -82,12 +82,12 @@ def _trace(op_name: str | None, values: dict[str, Any]) -> Trace:
     from dumpscope.cli.stored import open_scan
     from dumpscope.tracing.trace import build_trace, find_origins
 
-    with open_scan(values["store_file"], values["scan_id"]) as (store, scan):
+    with open_scan(values["store_file"], values["scan_id"], values["lang"]) as (store, scan):
         origins = find_origins(
             scan, op_name, number=values["number"], steps=values["steps"], ranks=values["ranks"]
         )
         if op_name is not None and len(origins) > 1:
-            _tell_others(origins)
+            _tell_others(origins, values["lang"])
         if not origins:
             return build_trace(scan)
         ops = [finding.op for finding in (*scan.findings, *scan.expected)]
@@ -102,14 +102,10 @@ def _passing_ops(store: Store, scan_id: str, ops: list[OpRecord]) -> list[OpReco
     return [op for op in store.notable_ops(scan_id) if op.op_id not in known and not op.partial]
 
 
-def _tell_others(origins: list[Finding]) -> None:
+def _tell_others(origins: list[Finding], lang: str | None) -> None:
     others = [f"#{f.rank}" if f.rank is not None else f.verdict.value for f in origins[1:]]
     shown = ", ".join(others[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
-    click.echo(
-        f"dumpscope: {len(origins)} findings have this name; the best-ranked is shown "
-        f"(others: {shown}; --finding N shows one)",
-        err=True,
-    )
+    tell("same_name", lang, count=len(origins), others=shown)
 
 
 def _writer_of(form: str) -> Callable[..., None]:
@@ -139,14 +135,4 @@ def _print_tree(found: Trace, limit: int | None, lang: str | None) -> None:
 
 
 def _language(asked: str | None, *, for_machines: bool = False) -> str:
-    from dumpscope.words import language_of
-
-    if asked:
-        return asked
-    return "en" if for_machines else language_of(os.environ)
-
-
-def _shown(path: str) -> str:
-    from dumpscope.safetext import make_printable
-
-    return make_printable(path)
+    return "en" if for_machines and not asked else pick(asked)

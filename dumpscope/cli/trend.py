@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 
 from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 from dumpscope.cli.stored import find_store
+from dumpscope.cli.talking import add_language_option, pick, tell
 
 if TYPE_CHECKING:
     from dumpscope.model import OpRecord
@@ -54,7 +54,7 @@ class _TrendCommand(OptionalPathCommand):
     metavar="N",
     help="Tensors to list (table 20, JSON 1000; 0 = all). CSV has all.",
 )
-@click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of sentences.")
+@add_language_option
 def trend(
     op_globs: tuple[str, ...],
     last: int | None,
@@ -78,12 +78,11 @@ def trend(
     from dumpscope.reporters.delivery import check_target, open_target
     from dumpscope.reporters.trend_report import Trend, dump_trend, print_trend, write_trend_csv
     from dumpscope.store import Selection, Store
-    from dumpscope.words import language_of
 
     check_asked_paths([("--csv", csv_path), ("--json", "-" if as_json else None)])
     if csv_path is not None:
         check_target(csv_path, force=force)
-    path = find_store(store_file)
+    path = find_store(store_file, lang)
     selection = Selection(steps=steps, ranks=ranks, op_globs=op_globs)
     shown = (_JSON_LIMIT if as_json else _TABLE_LIMIT) if limit is None else limit
     with Store.open(path, create=False, write=False) as store:
@@ -99,13 +98,13 @@ def trend(
                 write_trend_csv(find(), target)
             if csv_path == "-":
                 return
-            click.echo(f"dumpscope: wrote {_shown(csv_path)}", err=True)
+            tell("wrote", lang, path=csv_path)
         found = Trend(tuple(source.scan_id for source in sources), last is not None)
         found.take(find(), shown)
     if as_json:
         click.echo(dump_trend(found))
     else:
-        print_trend(found, lang=lang or language_of(os.environ))
+        print_trend(found, lang=pick(lang))
 
 
 def _list_sources(
@@ -126,9 +125,3 @@ def _list_sources(
         return store.ops(name, selection=selection)
 
     return [TrendSource(name, partial(read, name), store.totals(name).tensors) for name in wanted]
-
-
-def _shown(path: str) -> str:
-    from dumpscope.safetext import make_printable
-
-    return make_printable(path)

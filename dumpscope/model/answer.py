@@ -83,6 +83,14 @@ class Reason:
 
 
 @record(frozen=True, slots=True)
+class Remark:
+    """What is said to whoever runs a command, not in reports; `words.talk` has the sentences."""
+
+    code: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@record(frozen=True, slots=True)
 class OverflowFinding:
     """The hardware's word on a finding."""
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from dumpscope.errors import StoreError
+from dumpscope.model import Remark
 
 __all__ = ["STORE_VARIABLE", "default_store_path", "existing_store_path", "is_users_own"]
 
@@ -13,6 +14,10 @@ STORE_VARIABLE = "DUMPSCOPE_STORE"
 
 _FOLDER = ".dumpscope"
 _NAME = "scans.db"
+_REFUSED = {
+    "store_beside_scanned": "the current folder is part of what is scanned",
+    "store_beside_readonly": "the current folder cannot be written",
+}
 
 
 def default_store_path(
@@ -20,7 +25,7 @@ def default_store_path(
     *,
     store: str | None = None,
     environ: Mapping[str, str] | None = None,
-) -> tuple[str, str | None]:
+) -> tuple[str, Remark | None]:
     """Choose where a scan of `scanned_roots` writes its store.
 
     `store` (the option) wins over the variable `DUMPSCOPE_STORE`, that over
@@ -30,7 +35,7 @@ def default_store_path(
     Returns
     -------
     path, said
-        `said` is a sentence for stderr when the place is not the usual one, else `None`.
+        `said` is something for stderr when the place is not the usual one, else `None`.
 
     Raises
     ------
@@ -49,21 +54,21 @@ def default_store_path(
     away = _state_store(environ)
     if away is None:
         raise StoreError(
-            f"{reason}, and this user has no home folder where the result could be kept: name a "
-            "file for it (--store FILE)"
+            f"{_REFUSED[reason]}, and this user has no home folder where the result could be kept: "
+            "name a file for it (--store FILE)"
         )
-    return away, f"{reason}, so the result goes to {away}; --store FILE chooses another place"
+    return away, Remark(reason, {"path": away})
 
 
 def _refuse(here: str, cwd: str, scanned_roots: Iterable[str]) -> str | None:
-    """Say why nothing is written into the current folder, `None` where it may be."""
+    """Return the code of why nothing is written into this folder, `None` where it may be."""
     for root in scanned_roots:
         if _contains(os.path.realpath(root), cwd):
-            return "the current folder is part of what is scanned"
+            return "store_beside_scanned"
     if not _can_write(_FOLDER if os.path.isdir(_FOLDER) else ".") or (
         os.path.exists(here) and not os.access(here, os.W_OK)
     ):
-        return "the current folder cannot be written"
+        return "store_beside_readonly"
     return None
 
 

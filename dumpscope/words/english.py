@@ -8,160 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from dumpscope.words.facts import (
-    Facts,
-    format_count,
-    format_number,
-    list_kinds,
-    name_operator,
-    normalises_rows,
-    tell_name,
+from dumpscope.words.english_phrases import (
+    EVIDENCE,
+    describe_counts,
+    has,
+    join_sentences,
+    render_rest,
+    tell_hardware,
+    tell_inputs,
+    tell_made_here,
+    tell_producer,
 )
+from dumpscope.words.facts import Facts, format_count, normalises_rows
 
 __all__ = ["SENTENCES", "SUFFIXES", "describe_counts", "join_sentences", "render_rest"]
 
-_KIND = {"nan": "NaN", "posinf": "+Inf", "neginf": "-Inf", "saturated": "at the limit"}
-
-_EVIDENCE = {
-    "own_inputs": "seen in its own dumped inputs",
-    "graph": "linked by an edge of the graph",
-    "address": "linked by the device address",
-    "bytes": "linked by equal bytes",
-    "status": "said by the hardware status",
-    "statistics": "said by statistics",
-}
-
-
-def describe_counts(facts: Facts) -> str:
-    """Return what is bad in the deciding tensor: "513 +Inf of 2,048 float16"."""
-    dtype, total, found = facts.text("dtype"), facts.amount("total"), list_kinds(facts)
-    if not found:
-        return f"non-finite {dtype}".strip()
-    if len(found) == 1 and found[0][0] == total and total > 1:
-        return f"all {format_count(total)} {dtype} are {_KIND[found[0][1]]}".replace("  ", " ")
-    of_whole = f"of {format_count(total)} {dtype}" if total else dtype
-    if found[0][1] == "saturated":
-        words = f"{_at_least(facts)}{format_count(found[0][0])} {of_whole}".strip()
-        return f"{words} at the limit".strip()
-    words = _at_least(facts) + _join([f"{format_count(n)} {_KIND[kind]}" for n, kind in found])
-    return f"{words} {of_whole}".strip()
-
-
-def render_rest(facts: Facts, sentence: str) -> str:
-    """Return a sentence without its first part, which says what is bad."""
-    for role in ("output", "input"):
-        first = _has(facts, role)
-        if sentence.startswith(first):
-            rest = sentence[len(first) :].lstrip(" ,;:")
-            for word in ("while ", "but ", "and "):
-                rest = rest.removeprefix(word)
-            return rest
-    return sentence
-
-
-def join_sentences(sentences: list[str]) -> str:
-    """Put sentences together: a capital at the start of each, a full stop at its end."""
-    return " ".join(s[:1].upper() + s[1:] + "." for s in sentences if s)
-
-
-def _join(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _slot(facts: Facts, fallback: str = "output") -> str:
-    role, index = facts.text("role") or fallback, facts.count("index")
-    name = tell_name(facts)
-    named = f" ({name})" if name else ""
-    return f"an {role}{named}" if index is None else f"{role} {index}{named}"
-
-
-def _has(facts: Facts, fallback: str = "output") -> str:
-    """Say which tensor has what: "output 0 has 513 +Inf of 2,048 float16 elements"."""
-    slot, found, total = _slot(facts, fallback), list_kinds(facts), facts.amount("total")
-    if not found:
-        return f"{slot} has non-finite values"
-    dtype = facts.text("dtype")
-    whole = f"{format_count(total)} {dtype} elements".replace("  ", " ")
-    at_limit = f"at the limit{_limit(facts, ' of ')}"
-    saturated = found[0][1] == "saturated"
-    if len(found) == 1 and found[0][0] == total and total > 1:
-        return f"all {whole} of {slot} are {at_limit if saturated else _KIND[found[0][1]]}"
-    tail = f" of {whole}" if total else f" {dtype} values"
-    if saturated:
-        words = f"{format_count(found[0][0])}{tail} {at_limit}"
-    else:
-        words = _join([f"{format_count(n)} {_KIND[kind]}" for n, kind in found]) + tail
-    return f"{slot} has {_at_least(facts)}{words}".replace("  ", " ")
-
-
-def _at_least(facts: Facts) -> str:
-    """Statistics of another tool may tell that there are some, not how many."""
-    return "at least " if facts.flag("at_least") else ""
-
-
-def _limit(facts: Facts, before: str) -> str:
-    limit = facts.number("limit")
-    return "" if limit is None else before + format_number(limit)
-
-
-def _inputs_are(facts: Facts, state: str = "finite") -> str:
-    count, largest = facts.count("inputs"), facts.number("max_input")
-    if count is None:
-        words = f"all its inputs are {state}"
-    elif count < 1:
-        return _no_inputs_are(facts, state)
-    elif count == 1:
-        words = f"its input is {state}"
-    elif count == 2:
-        words = f"both inputs are {state}"
-    else:
-        words = f"all {format_count(count)} inputs are {state}"
-    return words if largest is None else f"{words} (largest |x| {format_number(largest)})"
-
-
-def _no_inputs_are(facts: Facts, state: str) -> str:
-    """Say what is known when none of the operator's own inputs could be looked at."""
-    evidence = facts.text("evidence")
-    if evidence in {"graph", "address", "bytes"}:
-        return f"what its producers wrote is {state} ({_EVIDENCE[evidence]})"
-    if evidence == "order":
-        return "no earlier operator of this rank and step did (by order of execution alone)"
-    return "no input of it is known to be bad"
-
-
-def _kinds(facts: Facts) -> str:
-    infinite = facts.amount("posinf") or facts.amount("neginf")
-    names = (["NaN"] if facts.amount("nan") else []) + (["Inf"] if infinite else [])
-    return _join(names) if names else "non-finite values"
-
-
-def _made_here(facts: Facts) -> str:
-    words = f"the operator itself produced the {_kinds(facts)}"
-    limit = facts.number("limit")
-    if facts.amount("posinf") and limit is not None:
-        words += f" ({facts.text('dtype') or 'its dtype'} ends at {format_number(limit)})"
-    return words
-
-
-def _hardware(facts: Facts) -> str:
-    return facts.text("hardware") or facts.text("kind") or "overflow status"
-
-
-def _producer(facts: Facts) -> str:
-    name, step = name_operator(facts, "producer_type", "producer"), facts.count("producer_step")
-    return name if step is None or not name else f"{name} of step {step}"
-
 
 def _origin(facts: Facts) -> str:
-    return f"{_has(facts)} while {_inputs_are(facts)}: {_made_here(facts)}"
+    return f"{has(facts)} while {tell_inputs(facts)}: {tell_made_here(facts)}"
 
 
 def _origin_confirmed(facts: Facts) -> str:
-    return f"{_origin(facts)}; the hardware confirms it ({_hardware(facts)})"
+    return f"{_origin(facts)}; the hardware confirms it ({tell_hardware(facts)})"
 
 
 def _origin_generator(facts: Facts) -> str:
-    return f"{_has(facts)} and the operator has no inputs: it generates these values itself"
+    return f"{has(facts)} and the operator has no inputs: it generates these values itself"
 
 
 def _origin_mask(facts: Facts) -> str:
@@ -171,7 +43,7 @@ def _origin_mask(facts: Facts) -> str:
     if normalises_rows(facts):
         made = "a row that is masked completely turns into NaN in this operator"
     return (
-        f"{_has(facts)}; the only non-finite values it read are the mask constant in {mask}: {made}"
+        f"{has(facts)}; the only non-finite values it read are the mask constant in {mask}: {made}"
     )
 
 
@@ -181,15 +53,15 @@ def _origin_expected(facts: Facts) -> str:
     why = facts.text("expected_why") or facts.text("expected_rule")
     told = f" ({why})" if why else ""
     return (
-        f"{_has(facts)}; the only bad values it read are in {read}, where a rule expects them"
+        f"{has(facts)}; the only bad values it read are in {read}, where a rule expects them"
         f"{told}: this operator was the first to compute with them"
     )
 
 
 def _status_origin(facts: Facts) -> str:
     return (
-        f"the hardware flagged an overflow in this operator ({_hardware(facts)}); "
-        f"{_inputs_are(facts)} and its outputs show neither NaN, Inf nor saturated values: "
+        f"the hardware flagged an overflow in this operator ({tell_hardware(facts)}); "
+        f"{tell_inputs(facts)} and its outputs show neither NaN, Inf nor saturated values: "
         "status only"
     )
 
@@ -205,23 +77,23 @@ def _status_origin_not_dumped(facts: Facts) -> str:
     ]
     where = f" (the record names {', '.join(ids)})" if ids else ""
     return (
-        f"the hardware flagged an overflow ({_hardware(facts)}) in an operator that was not "
+        f"the hardware flagged an overflow ({tell_hardware(facts)}) in an operator that was not "
         f"dumped{where}: status only"
     )
 
 
 def _saturated_origin(facts: Facts) -> str:
-    inputs = _inputs_are(facts, "below the limit")
-    return f"{_has(facts)} while {inputs}: the operator itself saturated"
+    inputs = tell_inputs(facts, "below the limit")
+    return f"{has(facts)} while {inputs}: the operator itself saturated"
 
 
 def _saturated_origin_confirmed(facts: Facts) -> str:
-    return f"{_saturated_origin(facts)}; the hardware confirms it ({_hardware(facts)})"
+    return f"{_saturated_origin(facts)}; the hardware confirms it ({tell_hardware(facts)})"
 
 
 def _bad_input(facts: Facts) -> str:
     return (
-        f"{_has(facts, 'input')} and nothing in {_where_sought(facts)} produced it: "
+        f"{has(facts, 'input')} and nothing in {_where_sought(facts)} produced it: "
         f"{_older_trouble(facts)}"
     )
 
@@ -256,7 +128,7 @@ def _lost(facts: Facts) -> str:
 
 def _bad_input_source(facts: Facts) -> str:
     return (
-        f"{_has(facts)} and this operator only hands in data, constants or weights: they were bad "
+        f"{has(facts)} and this operator only hands in data, constants or weights: they were bad "
         "before the network ran"
     )
 
@@ -265,7 +137,7 @@ def _received(facts: Facts) -> str:
     ranks, through = facts.text("ranks"), facts.text("through")
     if through:
         return (
-            f"{_has(facts, 'input')}; {through} before it, whose result was not dumped, was given "
+            f"{has(facts, 'input')}; {through} before it, whose result was not dumped, was given "
             f"bad values by {_ranks(ranks)}: they came in through it (by order of execution alone)"
         )
     absent, unread = facts.text("absent"), facts.text("unread")
@@ -279,7 +151,7 @@ def _received(facts: Facts) -> str:
     own = ""
     if facts.count("inputs") != 0:
         own = "this rank's own inputs of the communication operator are finite: "
-    return f"{_has(facts)}; {own}the bad values came {source}"
+    return f"{has(facts)}; {own}the bad values came {source}"
 
 
 def _ranks(numbers: str) -> str:
@@ -288,15 +160,15 @@ def _ranks(numbers: str) -> str:
 
 def _handoff(facts: Facts) -> str:
     return (
-        f"{_has(facts, 'input')}, but {_producer(facts) or 'its producer'} wrote a clean tensor of "
-        "the same shape, dtype and layout there: the memory was overwritten in between, or an "
+        f"{has(facts, 'input')}, but {tell_producer(facts) or 'its producer'} wrote a clean tensor "
+        "of the same shape, dtype and layout there: the memory was overwritten in between, or an "
         "operator that was not dumped wrote to it"
     )
 
 
 def _unknown_inputs(facts: Facts) -> str:
     return (
-        f"{_has(facts)}; its inputs were not dumped or could not all be checked, and no producer "
+        f"{has(facts)}; its inputs were not dumped or could not all be checked, and no producer "
         "was found: only the order of execution speaks for this place"
     )
 
@@ -304,36 +176,36 @@ def _unknown_inputs(facts: Facts) -> str:
 def _propagated(facts: Facts) -> str:
     if facts.text("evidence") == "order":
         return (
-            f"{_has(facts)}; an earlier operator of this rank and step"
+            f"{has(facts)}; an earlier operator of this rank and step"
             f"{_named(facts)} was non-finite already (by order of execution alone)"
         )
-    link = _EVIDENCE.get(facts.text("evidence"), "")
+    link = EVIDENCE.get(facts.text("evidence"), "")
     link = f" ({link})" if link else ""
-    producer = _producer(facts)
+    producer = tell_producer(facts)
     made = f" that {producer} produced" if producer else ""
     if facts.text("role") == "input":
-        return f"{_has(facts)}{made}{link}: passed on, not made here"
-    return f"{_has(facts)}, but it read non-finite values{made}{link}"
+        return f"{has(facts)}{made}{link}: passed on, not made here"
+    return f"{has(facts)}, but it read non-finite values{made}{link}"
 
 
 def _propagated_inside(facts: Facts) -> str:
-    producer = _producer(facts) or "an operator"
-    return f"{_has(facts)}; they were made inside this module, by {producer}: see there"
+    producer = tell_producer(facts) or "an operator"
+    return f"{has(facts)}; they were made inside this module, by {producer}: see there"
 
 
 def _named(facts: Facts) -> str:
-    producer = _producer(facts)
+    producer = tell_producer(facts)
     return f" ({producer})" if producer else ""
 
 
 def _swallowed(facts: Facts) -> str:
-    return f"{_has(facts, 'input')} and all outputs are finite: the operator hides them"
+    return f"{has(facts, 'input')} and all outputs are finite: the operator hides them"
 
 
 def _expected(facts: Facts) -> str:
     why, rule = facts.text("why"), facts.text("rule")
     told = "; ".join(w for w in (why, f"rule {rule}" if rule else "") if w)
-    return f"{_has(facts)}, on purpose" + (f": {told}" if told else "")
+    return f"{has(facts)}, on purpose" + (f": {told}" if told else "")
 
 
 SENTENCES: Mapping[str, Callable[[Facts], str]] = MappingProxyType(

@@ -161,10 +161,6 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "goes on from there",
             "已中断[，此前完成 {done} 个文件]；已读取的内容已保存：再次运行同一命令即可继续",
         ),
-        "store_elsewhere": (
-            "The result is stored in {path}: the current folder is read-only or part of the dump",
-            "结果保存在 {path}：当前目录只读，或属于被扫描的转储",
-        ),
         "number_mode_inf_nan": (
             "Number mode INF/NaN, inferred: computed outputs hold non-finite values",
             "数值模式为 INF/NaN（推断）：计算输出中存在非有限值",
