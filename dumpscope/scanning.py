@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Union
 
 from dumpscope.conclude import conclude
+from dumpscope.cutting import cut
 from dumpscope.errors import OptionsError, StoreError
-from dumpscope.executors import BATCH_FILES, Executor, count_jobs, open_executor
+from dumpscope.executors import Executor, count_jobs, open_executor
 from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
@@ -215,10 +216,11 @@ def _read_all(
         nonlocal done_files, done_bytes
         for batch in _batches(store, scan_id, walker, options):
             reused = store.reuse(scan_id, batch, signature)
-            done_files += sum(reused)
-            done_bytes += sum(file.size for file, known in zip(batch, reused, strict=True) if known)
+            unknown = [file for file, known in zip(batch, reused, strict=True) if not known]
+            done_files += len(batch) - len(unknown)
+            done_bytes += sum(file.size for file in batch) - sum(file.size for file in unknown)
             tell()
-            yield from (file for file, known in zip(batch, reused, strict=True) if not known)
+            yield from unknown
 
     with seldom_collecting():
         files = unread()
@@ -300,8 +302,7 @@ def _batches(
     store: Store, scan_id: str, walker: Walk | NothingToWalk, options: ScanOptions
 ) -> Iterator[list[DumpFile]]:
     """Take files from the walk in batches; what it could not reach goes to the store."""
-    found = iter(walker)
-    while batch := list(islice(found, BATCH_FILES)):
+    for batch in cut(iter(walker)):
         failures = [item for item in batch if isinstance(item, ReadFailure)]
         if failures:
             store.add_failures(scan_id, failures)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -11,7 +10,6 @@ from typing import Any
 
 from dumpscope.errors import StorageReadError
 from dumpscope.model import (
-    DumpFile,
     FileResult,
     GraphNode,
     OpRecord,
@@ -19,17 +17,18 @@ from dumpscope.model import (
     Place,
     ReadFailure,
 )
+from dumpscope.store.batches import insert_batch
 from dumpscope.store.encoding import (
-    SqlValue,
     bindable,
     dump_json,
     encode_tensor,
     kind_head,
     kind_stats,
 )
+from dumpscope.store.identity import AwaitedBatch, IdentityMaker
 from dumpscope.store.shared_rows import SharedRows
 
-__all__ = ["FileRows", "IdentityMaker", "insert_rows"]
+__all__ = ["FileRows", "insert_rows"]
 
 Row = tuple[Any, ...]
 
@@ -40,48 +39,6 @@ _op_start: Callable[[OpRecord], Row] = attrgetter(
 _op_rest: Callable[[OpRecord], Row] = attrgetter(
     "container", "parent", "stack", "attributes", "reader", "file"
 )
-
-_MOST_REMEMBERED = 1 << 14
-
-
-class IdentityMaker:
-    """Hashes all that must be the same for a file's record to be used again (16 bytes).
-
-    A file is looked up, then read, then stored: its hash is computed once.
-    """
-
-    def __init__(self, root: SqlValue, signature: str) -> None:
-        self.root = root
-        self.signature = signature
-        self._head = repr((root, signature))
-        self._place: Place | None = None
-        self._base = hashlib.blake2b(digest_size=16)
-        self._remembered: dict[str, tuple[DumpFile, bytes]] = {}
-
-    def __call__(self, file: DumpFile) -> bytes:
-        known = self._remembered.pop(file.relative, None)
-        if known is not None and known[0] is file:
-            return known[1]
-        return self.hash(file)
-
-    def remember(self, file: DumpFile, identity: bytes) -> None:
-        """Keep what was computed, until it is asked for."""
-        if len(self._remembered) >= _MOST_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[file.relative] = (file, identity)
-
-    def hash(self, file: DumpFile) -> bytes:
-        if file.place is not self._place:
-            self._place = file.place
-            self._base = hashlib.blake2b(_bytes(f"{self._head}{file.place!r}"), digest_size=16)
-        hashed = self._base.copy()
-        hashed.update(
-            _bytes(
-                f"{file.size},{file.mtime_ns},{file.ctime_ns},{file.inode},{len(file.name)},"
-                f"{file.name}{file.relative}"
-            )
-        )
-        return hashed.digest()
 
 
 class FileRows:
@@ -110,6 +67,7 @@ class FileRows:
         self._overflow: list[Row] = []
         self._graph: list[Row] = []
         self._failures: list[Row] = []
+        self._batches: list[AwaitedBatch] = []
 
     def take(self, result: FileResult) -> None:
         """Make the rows of one file."""
@@ -125,12 +83,17 @@ class FileRows:
         for op in result.ops:
             tensors += len(op.tensors)
             unchecked += self._take_op(op, file_id, usual)
-        identity: bytes | None = self._identity(file)
+        identity: bytes | None
+        identity, batch = self._identity.take(file)
         has_more = bool(result.overflow or result.graph or result.failures)
         if has_more:
             self._take_more(result, file_id)
             if any(_is_os_error(failure.error) for failure in result.failures):
                 identity = None
+        if batch is not None and identity is not None:
+            batch.stored.append((file_id, identity))
+            if batch.is_whole:
+                self._batches.append(batch)
         self._files.append(
             (
                 file_id,
@@ -163,6 +126,8 @@ class FileRows:
         insert_rows(connection, "overflow", self._overflow)
         insert_rows(connection, "graph", self._graph)
         insert_rows(connection, "failures", self._failures)
+        for batch in self._batches:
+            insert_batch(connection, batch, self._shared.generation)
 
     def _take_op(self, op: OpRecord, file_id: int, usual: Row) -> int:
         """Make the row of an operator. Returns how many of its tensors are unchecked."""
@@ -268,10 +233,6 @@ def _bindable_rows(rows: Iterable[Row]) -> Iterable[Row]:
 
 def _next_number(connection: sqlite3.Connection, question: str) -> int:
     return int(connection.execute(question).fetchone()[0] or 0) + 1
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _is_os_error(name: str) -> bool:

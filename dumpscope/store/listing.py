@@ -129,8 +129,15 @@ class StoreListing(StoreConnection):
                         (number,),
                     )
             connection.execute(
-                "CREATE TEMP TABLE gone AS SELECT file_id, first_op, op_count, has_more FROM files"
+                "CREATE TEMP TABLE gone(file_id INTEGER PRIMARY KEY, first_op, op_count, has_more)"
+            )
+            connection.execute(
+                "INSERT INTO gone SELECT file_id, first_op, op_count, has_more FROM files"
                 " WHERE file_id NOT IN (SELECT file_id FROM scan_files)"
+            )
+            connection.execute(
+                "DELETE FROM batches WHERE digest IN (SELECT digest FROM batches WHERE EXISTS"
+                " (SELECT 1 FROM gone WHERE file_id BETWEEN first_file AND last_file))"
             )
             for first, count in connection.execute(
                 "SELECT first_op, op_count FROM gone WHERE op_count"

@@ -25,11 +25,17 @@ class SharedRows:
 
     All methods are called inside a transaction. Kinds are handed out at once and written with
     `insert_kinds`.
+
+    Attributes
+    ----------
+    generation
+        How often all was forgotten: what has a number keeps it while this stays the same.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._version = -1
+        self.generation = 0
         self._places: dict[Place, int] = {}
         self._origins: dict[tuple[SqlValue, str], int] = {}
         self._next_kind = 0
@@ -44,6 +50,7 @@ class SharedRows:
         self._places.clear()
         self._origins.clear()
         self._version = -1
+        self.generation += 1
 
     def refresh(self) -> None:
         """Begin a transaction: forget all if another connection wrote, it may have removed rows."""

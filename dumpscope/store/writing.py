@@ -8,15 +8,18 @@ can write at the same time.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Literal
 
 from dumpscope.model import DumpFile, FileResult, ReadFailure, ScanOptions
+from dumpscope.store.batches import insert_batch, link_batch
 from dumpscope.store.connection import StoreConnection
 from dumpscope.store.encoding import bindable, dump_json
-from dumpscope.store.file_rows import FileRows, IdentityMaker, insert_rows
+from dumpscope.store.file_rows import FileRows, insert_rows
+from dumpscope.store.identity import AwaitedBatch, IdentityMaker
 from dumpscope.store.opening import told
 
 __all__ = ["StoreWriting"]
@@ -28,6 +31,7 @@ class StoreWriting(StoreConnection):
     """The writing half of `Store`."""
 
     _last_maker: IdentityMaker | None = None
+    _identified_for: int | None = None
 
     def begin(
         self,
@@ -53,14 +57,6 @@ class StoreWriting(StoreConnection):
             now.isoformat(timespec="seconds"),
         )
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO identities SELECT identity, file_id FROM files"
-                " WHERE file_id > (SELECT file_id FROM identified) AND identity IS NOT NULL"
-                " ORDER BY identity"
-            )
-            connection.execute(
-                "UPDATE identified SET file_id = (SELECT ifnull(max(file_id), 0) FROM files)"
-            )
             connection.execute(
                 "INSERT INTO scans(scan_id, root, sources, options, config, tool_version, state,"
                 " started_at) VALUES(?,?,?,?,?,?,'running',?)",
@@ -91,28 +87,51 @@ class StoreWriting(StoreConnection):
         """
         number = self._scan_no(scan_id)
         maker = self._identity_maker(number, signature)
-        identities = list(map(maker.hash, files))
-        known: dict[bytes, int] = {}
+        digest = maker.hash_batch(files)
         with self._transaction() as connection:
-            for start in range(0, len(identities), _LOOKED_UP_AT_ONCE):
-                some = identities[start : start + _LOOKED_UP_AT_ONCE]
-                marks = ",".join("?" * len(some))
-                known.update(
-                    connection.execute(
-                        f"SELECT identity, file_id FROM identities WHERE identity IN ({marks})",
-                        some,
-                    )
+            if link_batch(connection, number, digest, len(files)):
+                return [True] * len(files)
+            identities = list(map(maker.hash, files))
+            known = self._link_files(connection, number, identities)
+            stored = [(known[i], i) for i in identities if i in known]
+            self._shared.refresh()
+            batch = AwaitedBatch(digest, len(files), stored, self._shared.generation)
+            if stored and batch.is_whole:
+                insert_batch(connection, batch, batch.generation)
+        self._identified_for = number
+        for file, identity in zip(files, identities, strict=True):
+            if identity not in known:
+                maker.remember(file, identity, batch)
+        return [identity in known for identity in identities]
+
+    def _link_files(
+        self, connection: sqlite3.Connection, scan_no: int, identities: Sequence[bytes]
+    ) -> dict[bytes, int]:
+        """Link the files with these identities to a scan. Returns the numbers of those there."""
+        if self._identified_for != scan_no:
+            connection.execute(
+                "INSERT OR REPLACE INTO identities SELECT identity, file_id FROM files"
+                " WHERE file_id > (SELECT file_id FROM identified) AND identity IS NOT NULL"
+                " ORDER BY identity"
+            )
+            connection.execute(
+                "UPDATE identified SET file_id = (SELECT ifnull(max(file_id), 0) FROM files)"
+            )
+        known: dict[bytes, int] = {}
+        for start in range(0, len(identities), _LOOKED_UP_AT_ONCE):
+            some = identities[start : start + _LOOKED_UP_AT_ONCE]
+            marks = ",".join("?" * len(some))
+            known.update(
+                connection.execute(
+                    f"SELECT identity, file_id FROM identities WHERE identity IN ({marks})", some
                 )
-            if known:
-                connection.executemany(
-                    "INSERT OR IGNORE INTO scan_files VALUES(?,?)",
-                    [(number, known[i]) for i in identities if i in known],
-                )
-        reused = [identity in known for identity in identities]
-        for file, identity, is_there in zip(files, identities, reused, strict=True):
-            if not is_there:
-                maker.remember(file, identity)
-        return reused
+            )
+        if known:
+            connection.executemany(
+                "INSERT OR IGNORE INTO scan_files VALUES(?,?)",
+                [(scan_no, known[i]) for i in identities if i in known],
+            )
+        return known
 
     def add(self, scan_id: str, results: Sequence[FileResult], signature: str) -> None:
         """Store what files gave, and link them to the scan."""

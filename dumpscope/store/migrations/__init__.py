@@ -9,14 +9,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from dumpscope.store.migrations import m001_first_schema
+from dumpscope.store.migrations import m001_first_schema, m002_batches
 
 __all__ = ["APPLICATION_ID", "NEWEST_VERSION", "is_empty", "migrate", "user_version"]
 
 APPLICATION_ID = 0x44534350
 """Marks a SQLite file as a store of dumpscope ("DSCP")."""
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_first_schema.apply,)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    m001_first_schema.apply,
+    m002_batches.apply,
+)
 
 NEWEST_VERSION = len(MIGRATIONS)
 

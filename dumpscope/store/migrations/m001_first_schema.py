@@ -7,8 +7,8 @@ and integers of more than 64 bits are kept as BLOBs (`dumpscope.store.encoding`)
   scan to use it again, `NULL` when nothing may. Its operators have the consecutive numbers
   `first_op` … `first_op + op_count - 1`, which makes an index on them unnecessary.
 - `identities` finds files by identity. Hashes come in no order, and putting each in its place at
-  once would touch a page for every file; so it is filled, sorted, when the next scan begins, with
-  the files behind the number in `identified`.
+  once would touch a page for every file; so it is filled, sorted, when a later scan asks for the
+  first time, with the files behind the number in `identified`.
 - `kinds` holds what many tensors have in common (dtype, shape, …); `ops.tensors` refers to it.
 """
 
