@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import lru_cache
-from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 from dumpscope.errors import OptionsError, PluginError
+from dumpscope.installed import OwnPoint, Point, find_points
 from dumpscope.model import DumpFile, Match
 from dumpscope.records import record
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
     from dumpscope.readers.protocol import Reader
 
 __all__ = [
@@ -160,7 +162,7 @@ class ReaderRegistry:
 def load_plugins(
     group: str,
     check: Callable[[str, Any], None],
-    points: Iterable[EntryPoint] | None = None,
+    points: Iterable[Point] | None = None,
 ) -> tuple[list[Plugin], list[BrokenPlugin]]:
     """Load the plugins of one group.
 
@@ -181,7 +183,7 @@ def load_plugins(
         Of several packages that use one name the built-in one wins, then the first by name.
     """
     if points is None:
-        points = entry_points(group=group)
+        points = find_points(group)
     working: dict[str, Plugin] = {}
     broken: list[BrokenPlugin] = []
     seen: set[tuple[str, str, str]] = set()
@@ -207,7 +209,7 @@ def load_plugins(
     return list(working.values()), broken
 
 
-def load_readers(points: Iterable[EntryPoint] | None = None) -> ReaderRegistry:
+def load_readers(points: Iterable[Point] | None = None) -> ReaderRegistry:
     """Load all readers, built-in and installed ones.
 
     Parameters
@@ -260,14 +262,16 @@ def check_reader(name: str, value: object) -> None:
         )
 
 
-def _order(point: EntryPoint) -> tuple[bool, str, str, str]:
+def _order(point: Point) -> tuple[bool, str, str, str]:
     """Sort the built-in plugins before the others, then by name: the same on every machine."""
     package = _origin(point)[0]
     return package != _OWN, point.name, package, point.value
 
 
-def _origin(point: EntryPoint) -> tuple[str, str]:
+def _origin(point: Point) -> tuple[str, str]:
     """Return name and version of the package that an entry point comes from."""
+    if isinstance(point, OwnPoint):
+        return _OWN, point.version
     dist = getattr(point, "dist", None)
     if dist is None:
         return point.value.partition(":")[0].partition(".")[0], "?"

@@ -46,6 +46,7 @@ FLOORS = (
         "stats.padded_screening",
         "stats.padding",
         "places",
+        "installed",
         "plugins",
         "stats.positions",
         "readers.protocol",

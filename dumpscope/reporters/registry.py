@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib.metadata import EntryPoint
 from typing import Any, cast
 
 from dumpscope.errors import PluginError
+from dumpscope.installed import Point
 from dumpscope.plugins import BrokenPlugin, load_plugins
 from dumpscope.records import record
 from dumpscope.reporters.protocol import ENTRY_POINT_GROUP, Reporter
@@ -22,7 +22,7 @@ class ReporterRegistry:
     broken: Sequence[BrokenPlugin] = ()
 
 
-def load_reporters(points: Iterable[EntryPoint] | None = None) -> ReporterRegistry:
+def load_reporters(points: Iterable[Point] | None = None) -> ReporterRegistry:
     """Load all reporters, built-in and installed ones; one that is broken is set aside.
 
     `points` are entry points to use instead of the installed ones. Of two reporters that ask for
