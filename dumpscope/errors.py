@@ -13,6 +13,7 @@ __all__ = [
     "CorruptDumpError",
     "DumpReadError",
     "DumpscopeError",
+    "LostProcessesError",
     "OptionsError",
     "PluginError",
     "ReportError",
@@ -46,6 +47,10 @@ class StoreError(DumpscopeError):
 
 class ClusterError(DumpscopeError):
     """The cluster that was to do the work cannot be reached, differs, or is lost."""
+
+
+class LostProcessesError(DumpscopeError):
+    """Too many processes ended over the files that they read."""
 
 
 class ReportError(DumpscopeError):

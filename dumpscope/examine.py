@@ -86,6 +86,15 @@ class Examiner:
         except OSError as error:
             return FileResult(file=file, failures=(_failure_of_os(error, file, ""),))
 
+    def name_reader(self, file: DumpFile) -> str:
+        """Name the reader that reads a file; "" for none, and for a file that cannot be opened."""
+        try:
+            with self._open(file, self._buffer) as source:
+                reader = self.registry.choose(source.head, file, self.reader)
+        except (DumpReadError, OSError):
+            return ""
+        return "" if reader is None else reader.name
+
     def examine_batch(self, files: Iterable[DumpFile]) -> list[FileResult]:
         """Examine several small files in one go."""
         return [self.examine(file) for file in files]

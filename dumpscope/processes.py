@@ -7,9 +7,11 @@ behind its length (u64, little-endian):
 
 - to the process: a `Recipe`, then one batch after the other; end of file ends the process;
 - from it: the signature of the work it made, when it is ready, then one result for each batch.
-  In a result the files of the batch and their places are numbers: who gets it has them.
+  In a result the files of the batch and their places are numbers: who gets it has them. A message
+  without content says that the work raised something; then the process ends.
 
-A process that ends early loses nothing: who started it notices and does the work itself.
+A process that ends early loses nothing: who started it notices, and has the work done again (see
+`isolation`).
 """
 
 from __future__ import annotations
@@ -91,12 +93,15 @@ class WorkerProcess:
         Whether it said that it can do the same work.
     alive
         Whether something may still come from it.
+    raised
+        Whether it said that the work raised something.
     """
 
     def __init__(self, recipe: Recipe, longest_idle_s: float | None = None) -> None:
         self._signature = recipe.signature.encode("utf-8", "surrogatepass")
         self.ready = False
         self.alive = True
+        self.raised = False
         self._sent: deque[Sequence[DumpFile]] = deque()
         self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
             [
@@ -150,7 +155,11 @@ class WorkerProcess:
         return True
 
     def exchange(self, batch: bytes) -> bytes | None:
-        """Send a pickled batch and wait for its pickled result; `None` when there is none."""
+        """Send a pickled batch and wait for its pickled result.
+
+        There is none where the process ended over it (`None`), or where the work raised something
+        (no content).
+        """
         try:
             _send(self._to, batch)
         except BrokenPipeError:
@@ -168,8 +177,9 @@ class WorkerProcess:
             do is then in the place of the result.
         """
         content = _receive(self._from)
-        if content is None:
+        if not content:
             self.alive = False
+            self.raised = content is not None
             return False, None
         if self.ready:
             return True, ResultUnpickler(io.BytesIO(content), self._sent.popleft()).load()
@@ -218,7 +228,12 @@ def serve(longest_idle_s: float | None = None) -> None:
             if content is None:
                 return
             batch = pickle.loads(content)  # noqa: S301 - the same
-            _send(results, dump_result(work(batch), batch))
+            try:
+                result = dump_result(work(batch), batch)
+            except Exception:
+                _send(results, b"")
+                raise
+            _send(results, result)
 
 
 @contextmanager

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Literal, Union
 
 from dumpscope.conclude import conclude
 from dumpscope.cutting import cut
-from dumpscope.errors import OptionsError, StoreError
-from dumpscope.executors import Executor, count_jobs, open_executor
+from dumpscope.errors import LostProcessesError, OptionsError, StoreError
+from dumpscope.executors import Executor, count_jobs
 from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
@@ -89,6 +89,8 @@ def scan(
         A path does not exist or an option has no meaning.
     StoreError
         The store cannot be written.
+    LostProcessesError
+        Hundreds of files ended the processes that read them.
     ClusterError
         The cluster of the executor dask cannot be reached, differs from this program, or is lost.
     """
@@ -148,37 +150,42 @@ def scan_into(
         walker = walk(list(paths), companions=registry.companions)
     sources = [absolute(path) for path in paths]
     with closing(walker), ExitStack() as opened:
-        make_executor = _prepare_executor(options, walker.remote, opened)
+        apart = store.was_hurt(walker.root)
+        make_executor = _prepare_executor(options, walker.remote, apart, opened)
         started = time.monotonic()
         scan_id = store.begin(walker.root, sources, options, config, VERSION)
         growing: list[str] = []
-        state = "interrupted"
+        state: Literal["finished", "interrupted"] | None = "interrupted"
         try:
             _read_all(store, scan_id, walker, make_executor, registry, options, progress, growing)
             state = "finished"
+        except LostProcessesError:
+            state = None  # as if it had been killed itself: the next one takes the same care
+            raise
         finally:
-            store.finish(
-                scan_id,
-                {
-                    "files": walker.files,
-                    "bytes": walker.bytes,
-                    "skipped": sum(walker.skipped.values()),
-                    "skipped_by_kind": dict(walker.skipped),
-                    "growing": growing,
-                },
-                time.monotonic() - started,
-                "finished" if state == "finished" else "interrupted",
-            )
+            if state is not None:
+                store.finish(
+                    scan_id,
+                    {
+                        "files": walker.files,
+                        "bytes": walker.bytes,
+                        "skipped": sum(walker.skipped.values()),
+                        "skipped_by_kind": dict(walker.skipped),
+                        "growing": growing,
+                    },
+                    time.monotonic() - started,
+                    state,
+                )
     return scan_id
 
 
 def _prepare_executor(
-    options: ScanOptions, waits: bool, opened: ExitStack
+    options: ScanOptions, waits: bool, apart: bool, opened: ExitStack
 ) -> Callable[[], Executor]:
     """Return what makes the executor once something is to be read; `opened` will close it.
 
     A scan that nobody can do does not begin, so a cluster is called right away. `waits` says that
-    files are behind requests.
+    files are behind requests, `apart` that this process had better read none itself.
     """
     jobs = count_jobs(options.jobs)
     if options.executor == "dask":
@@ -191,7 +198,14 @@ def _prepare_executor(
         raise OptionsError(
             f"--scheduler {options.scheduler}: only the executor dask has one; add --executor dask"
         )
-    return lambda: opened.enter_context(closing(open_executor(options.jobs, waits=waits)))
+
+    def make() -> Executor:
+        from dumpscope.sharing import open_executor
+
+        executor = open_executor(options.jobs, waits=waits, apart=apart)
+        return opened.enter_context(closing(executor))
+
+    return make
 
 
 def _read_all(
@@ -278,6 +292,13 @@ class Worker:
         self._local = threading.local()
 
     def __call__(self, files: Sequence[DumpFile]) -> list[FileResult]:
+        return self._examiner().examine_batch(files)
+
+    def name_reader(self, file: DumpFile) -> str:
+        """Name the reader that reads a file, "" when there is none."""
+        return self._examiner().name_reader(file)
+
+    def _examiner(self) -> Examiner:
         examiner: Examiner | None = getattr(self._local, "examiner", None)
         if examiner is None:
             # Imported here: a scan that finds everything in the store reads nothing.
@@ -289,7 +310,7 @@ class Worker:
                 near_limit_share=self._options.near_limit_share,
                 reader=self._options.reader,
             )
-        return examiner.examine_batch(files)
+        return examiner
 
 
 def make_worker(options: ScanOptions, given: Sequence[Mount] = ()) -> Worker:

@@ -53,6 +53,10 @@ class SceneReader:
                 go.read(1)
         elif trick == b"process":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif trick == b"segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif trick == b"exit":
+            os._exit(7)
         elif trick == b"worker":
             os.kill(os.getppid(), signal.SIGKILL)
             os._exit(1)

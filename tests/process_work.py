@@ -13,7 +13,7 @@ NEVER = 1 << 60
 
 
 class Numbering:
-    """Returns the process that did the work, and the numbers of the files.
+    """Returns for each file the process that did the work, and the file's number.
 
     Parameters
     ----------
@@ -21,7 +21,8 @@ class Numbering:
         Process of the test. What follows only happens in others.
     fatal, failing
         Numbers at which the process ends at once, or the work raises; a negative `fatal` is how
-        many batches a process does before it ends.
+        many batches a process does before it ends. Every file whose number is `fatal` more than
+        a multiple of 1,000 is fatal.
     signature
         What it says of itself.
     """
@@ -35,17 +36,20 @@ class Numbering:
             "process_work:Numbering", (home, fatal, failing), signature or f"from {home}"
         )
 
-    def __call__(self, batch: Sequence[DumpFile]) -> tuple[int, list[int]]:
+    def name_reader(self, file: DumpFile) -> str:
+        return f"reader{file.inode}"
+
+    def __call__(self, batch: Sequence[DumpFile]) -> list[tuple[int, int]]:
         numbers = [file.inode for file in batch]
         if os.getpid() != self.home:
             sys.stdout.write("this must not get among the results")
             sys.stdout.flush()
             self.done += 1
-            if self.fatal in numbers or self.done > -self.fatal > 0:
+            if self.fatal in [number % 1000 for number in numbers] or self.done > -self.fatal > 0:
                 os._exit(9)
             if self.failing in numbers:
                 raise ZeroDivisionError
-        return os.getpid(), numbers
+        return [(os.getpid(), number) for number in numbers]
 
 
 class Echo:

@@ -143,7 +143,9 @@ def test_a_file_that_ends_the_process_that_reads_it_is_named(
     failures = {failure["file"]: failure for failure in document["read_failures"]}
     failure = failures.pop(name)
     assert failure["error"] == "ChildProcessError"
-    assert failure["message"].startswith("ended 2 processes that read it (signal 9)")
+    assert failure["message"].startswith(
+        "ended 2 processes that read it with the reader scene (signal 9, SIGKILL)"
+    )
     assert list(failures.values()) == here["read_failures"]
     assert document["findings"] == here["findings"]
     assert not document["complete"]

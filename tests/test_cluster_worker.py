@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="distributed is not installed (extra dask)")
 
+from dumpscope import isolation
 from dumpscope.cluster import worker
 from dumpscope.cluster.executor import DaskExecutor
 from dumpscope.cluster.results import FAILED, OTHER_WORK, RESULTS, pack_batch, read_results
@@ -119,7 +120,7 @@ def test_a_process_that_is_killed_before_it_begins_is_replaced(
         started.append(process)
         return process
 
-    monkeypatch.setattr(worker, "WorkerProcess", start)
+    monkeypatch.setattr(isolation, "WorkerProcess", start)
     local = Worker(load_readers(), ScanOptions())
     answer = worker.examine(pack_batch(local.recipe, files))
     assert read_results(answer[1:], files) == local(files)

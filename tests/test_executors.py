@@ -16,14 +16,13 @@ from dumpscope.executors import (
     BATCH_BYTES,
     BATCH_FILES,
     Executor,
-    MixedExecutor,
     SerialExecutor,
     ThreadExecutor,
     batch_files,
     count_jobs,
-    open_executor,
 )
 from dumpscope.model import DumpFile
+from dumpscope.sharing import MixedExecutor, open_executor
 
 PATIENCE_S = 30.0
 

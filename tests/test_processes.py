@@ -14,11 +14,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dumpscope import executors, processes
-from dumpscope.executors import MixedExecutor
+from dumpscope import processes, sharing
 from dumpscope.model import DumpFile, FileResult, OpRecord, Place, ScanOptions
 from dumpscope.processes import ResultUnpickler, WorkerProcess, can_start, dump_result
 from dumpscope.scanning import scan_into
+from dumpscope.sharing import MixedExecutor
 from dumpscope.store import Store
 from fixtures.encode import encode_dump, entry_of
 from process_work import Echo, Numbering
@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture(autouse=True)
 def _start_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "ALONE_BATCHES", 1)
+    monkeypatch.setattr(sharing, "ALONE_BATCHES", 1)
 
 
 def dump_file(number: int, size: int = 1) -> DumpFile:
@@ -52,10 +52,10 @@ class Feed:
     def run(self, work: Numbering, jobs: int = 2) -> list[int]:
         found = []
         with MixedExecutor(jobs) as executor:
-            for process, numbers in executor.run(work, self):
-                found += numbers
+            for ((process, number),) in executor.run(work, self):
+                found.append(number)
                 if process != os.getpid():
-                    self.elsewhere.update(numbers)
+                    self.elsewhere.add(number)
         return found
 
 
@@ -70,22 +70,6 @@ def test_batches_of_a_process_that_ended_are_done_again() -> None:
     feed = Feed(enough=1)
     found = feed.run(Numbering(os.getpid(), fatal=-2), jobs=4)
     assert found == list(range(feed.count))
-
-
-def test_every_process_may_end() -> None:
-    with MixedExecutor(3) as executor:
-
-        def batches() -> Iterator[list[DumpFile]]:
-            deadline = time.monotonic() + PATIENCE_S
-            were_there = False
-            while time.monotonic() < deadline and not (were_there and not executor._processes):
-                were_there = were_there or bool(executor._processes)
-                yield [dump_file(0)]
-
-        # Whatever is sent to a process ends it, so everything is done here.
-        results = executor.run(Numbering(os.getpid(), fatal=0), batches())
-        assert {process for process, _ in results} == {os.getpid()}
-        assert not executor._processes
 
 
 def test_what_fails_in_a_process_fails_here_too() -> None:
@@ -135,7 +119,7 @@ def test_a_process_takes_two_batches_at_a_time() -> None:
     sent = [process.send([dump_file(number)]) for number in range(3)]
     assert sent == [True, True, False]
     received = [process.receive() for _ in range(2)]
-    assert [result[1] for _, result in received] == [[0], [1]]  # type: ignore[index]
+    assert [[number for _, number in cast("Any", result)] for _, result in received] == [[0], [1]]
     assert process.send([dump_file(5)])
     process.stop()
     assert not process.alive
@@ -168,14 +152,14 @@ def test_a_program_that_cannot_be_started_again_does_all_itself(
     with MixedExecutor(2) as executor:
         batches = ([dump_file(number)] for number in range(50))
         done = list(executor.run(Numbering(os.getpid()), batches))
-    assert done == [(os.getpid(), [number]) for number in range(50)]
+    assert done == [[(os.getpid(), number)] for number in range(50)]
 
 
 def test_large_files_go_to_threads() -> None:
     work = Numbering(os.getpid())
     with MixedExecutor(2) as executor:
         batches = ([dump_file(number, 1 << 24)] for number in range(50))
-        assert [numbers for _, numbers in executor.run(work, batches)] == [[i] for i in range(50)]
+        assert list(executor.run(work, batches)) == [[(os.getpid(), i)] for i in range(50)]
         assert not executor._processes
 
 

@@ -601,6 +601,28 @@ def test_what_an_unfinished_scan_committed_is_used_again(store: Store) -> None:
     assert store.find_unfinished("/dump") is None
 
 
+def test_a_scan_that_was_killed_or_lost_processes_is_remembered(store: Store) -> None:
+    assert not store.was_hurt("/dump")
+    killed = begin(store)
+    assert store.was_hurt("/dump")
+    assert not store.was_hurt("/other")
+    store.finish(killed, {}, 1.0, "interrupted")
+    assert not store.was_hurt("/dump")
+
+    def scan_with(error: str) -> None:
+        scan_id = begin(store)
+        failure = ReadFailure("f", "adump", error, None, "")
+        store.add(scan_id, [FileResult(dump_file("f"), failures=(failure,))], SIGNATURE)
+        store.finish(scan_id, {}, 1.0)
+
+    scan_with("TruncatedDumpError")
+    assert not store.was_hurt("/dump")
+    scan_with("ChildProcessError")
+    assert store.was_hurt("/dump")
+    scan_with("PermissionError")
+    assert not store.was_hurt("/dump")
+
+
 # --- the list of scans ------------------------------------------------------------------------
 
 

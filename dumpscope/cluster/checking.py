@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from dumpscope.cluster.results import failed_file
 from dumpscope.errors import DumpscopeError
+from dumpscope.isolation import failed_file
 from dumpscope.model import DumpFile, FileResult, ReadFailure
 from dumpscope.processes import Recipe
 

@@ -20,12 +20,12 @@ from dumpscope.cluster.results import (
     FAILED,
     OTHER_WORK,
     RESULTS,
-    failed_file,
     pack_batch,
     read_results,
 )
 from dumpscope.errors import ClusterError
 from dumpscope.executors import BATCH_BYTES, BATCH_FILES, WAITING_BATCH_FILES, batch_files
+from dumpscope.isolation import failed_file
 from dumpscope.model import DumpFile, FileResult
 from dumpscope.processes import Recipe
 

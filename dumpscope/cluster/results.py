@@ -32,8 +32,6 @@ __all__ = [
     "FAILED",
     "OTHER_WORK",
     "RESULTS",
-    "ended_by",
-    "failed_file",
     "pack_batch",
     "read_results",
     "unpack_batch",
@@ -112,18 +110,3 @@ def read_results(content: bytes, batch: Sequence[DumpFile]) -> list[FileResult]:
     ):
         raise ClusterError("a worker sent results of other files than it was given")
     return found
-
-
-def failed_file(file: DumpFile, error: str, message: str, reader: str = "") -> FileResult:
-    """The result of a file that could not be read where it should have been.
-
-    `error` is the name of a class of `OSError`, so that the next scan tries it again.
-    """
-    return FileResult(
-        file=file, failures=(ReadFailure(file.relative, reader, error, None, message),)
-    )
-
-
-def ended_by(status: int) -> str:
-    """Say how a process ended, from what `Popen` says of it."""
-    return f"signal {-status}" if status < 0 else f"exit status {status}"

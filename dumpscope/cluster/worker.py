@@ -11,7 +11,6 @@ from __future__ import annotations
 import pickle
 import socket
 import threading
-from collections.abc import Sequence
 from typing import Any, cast
 
 from distributed import get_worker
@@ -21,12 +20,18 @@ from dumpscope.cluster.results import (
     FAILED,
     OTHER_WORK,
     RESULTS,
-    ended_by,
-    failed_file,
     read_results,
     unpack_batch,
 )
 from dumpscope.errors import ClusterError
+from dumpscope.isolation import (
+    NotReadyError,
+    ended_by,
+    examine_alone,
+    read_answer,
+    recipe_of_naming,
+    start_ready,
+)
 from dumpscope.model import DumpFile, FileResult
 from dumpscope.plugins import load_readers
 from dumpscope.processes import Recipe, WorkerProcess, dump_result
@@ -36,9 +41,6 @@ __all__ = ["describe", "examine"]
 
 LONGEST_IDLE_S = 60.0
 """How long a process stays after its last batch: a scan on the same worker may need it again."""
-
-MOST_TRIES = 2
-"""A process may have ended for another reason than the file that it was reading."""
 
 _idle: dict[Recipe, list[WorkerProcess]] = {}
 _lock = threading.Lock()
@@ -60,7 +62,8 @@ def examine(message: bytes) -> bytes:
     try:
         answer, _ = _ask(recipe, content)
         if answer is None:
-            answer = _isolate(recipe, pickle.loads(content))  # noqa: S301 - from the scan, as above
+            batch = pickle.loads(content)  # noqa: S301 - from the scan, as above
+            answer = dump_result([_examine_alone(recipe, inner, file) for file in batch], batch)
     except _OtherWorkError as error:
         return OTHER_WORK + f"{recipe.arguments[1]}\n{error.signature}".encode(
             "utf-8", "surrogatepass"
@@ -82,7 +85,7 @@ def _ask(recipe: Recipe, content: bytes) -> tuple[bytes | None, int]:
     """Let a process work on a batch; `None` when it ended over it, and how it ended."""
     process = _take(recipe)
     answer = process.exchange(content)
-    if answer is None:
+    if not answer:
         return None, process.stop()
     with _lock:
         _idle.setdefault(recipe, []).append(process)
@@ -104,38 +107,27 @@ def _take(recipe: Recipe) -> WorkerProcess:
         ended.stop()
     if process is not None:
         return process
-    said: object = None
-    status = 0
-    for _ in range(MOST_TRIES):
-        process = WorkerProcess(recipe, LONGEST_IDLE_S)
-        _, said = process.receive()
-        if process.ready:
-            return process
-        status = process.stop()
-        if said is not None or status >= 0:
-            break  # it ended by itself, and would again
-    if said is None:
+    try:
+        return start_ready(recipe, LONGEST_IDLE_S)
+    except NotReadyError as error:
+        if error.signature is not None:
+            raise _OtherWorkError(error.signature.decode("utf-8", "surrogatepass")) from error
         raise ClusterError(
-            f"a process to read files does not start ({ended_by(status)}): run `dumpscope readers` "
-            "there to see why"
-        )
-    raise _OtherWorkError(cast("bytes", said).decode("utf-8", "surrogatepass"))
+            f"a process to read files does not start ({ended_by(error.status)}): run "
+            "`dumpscope readers` there to see why"
+        ) from error
 
 
-def _isolate(recipe: Recipe, batch: Sequence[DumpFile]) -> bytes:
-    """Examine the files of a batch one by one, and set aside those that end the process."""
-    return dump_result([_examine_alone(recipe, file) for file in batch], batch)
+def _examine_alone(recipe: Recipe, inner: Recipe, file: DumpFile) -> FileResult:
+    """Examine one file of a batch with which a process was lost."""
+    content = pickle.dumps([file], pickle.HIGHEST_PROTOCOL)
 
+    def read(file: DumpFile) -> tuple[FileResult | None, int]:
+        answer, status = _ask(recipe, content)
+        return (None if answer is None else read_results(answer, [file])[0]), status
 
-def _examine_alone(recipe: Recipe, file: DumpFile) -> FileResult:
-    status = 0
-    for _ in range(MOST_TRIES):
-        answer, status = _ask(recipe, pickle.dumps([file], pickle.HIGHEST_PROTOCOL))
-        if answer is not None:
-            return read_results(answer, [file])[0]
-    return failed_file(
-        file,
-        ChildProcessError.__name__,
-        f"ended {MOST_TRIES} processes that read it ({ended_by(status)}) and was set aside: "
-        "`dumpscope scan` of this file alone shows why",
-    )
+    def name_reader(file: DumpFile) -> str:
+        answer, _ = _ask(recipe_of_naming(inner), content)
+        return "" if answer is None else str(read_answer(answer, file))
+
+    return cast("FileResult", examine_alone(file, read, name_reader))

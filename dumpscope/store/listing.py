@@ -105,6 +105,25 @@ class StoreListing(StoreConnection):
         info = _info(row)
         return None if info.state == "finished" else info
 
+    def was_hurt(self, root: str) -> bool:
+        """Whether the newest scan of `root` was killed, or a file ended a process that read it."""
+        with told(self.path):
+            row = self._connection.execute(
+                "SELECT scan_no, state FROM scans WHERE root = ? ORDER BY scan_no DESC LIMIT 1",
+                (bindable(root),),
+            ).fetchone()
+            if row is None:
+                return False
+            number, state = row
+            return state == "running" or bool(
+                self._connection.execute(
+                    # In this order: failures are few.
+                    "SELECT EXISTS(SELECT 1 FROM failures e CROSS JOIN scan_files f"
+                    " ON f.scan_no = ? AND f.file_id = e.file_id WHERE e.error = ?)",
+                    (number, ChildProcessError.__name__),
+                ).fetchone()[0]
+            )
+
     def remove(self, scan_id: str) -> None:
         """Remove a scan, and the file records that no other scan uses."""
         self._remove([self._scan_no(scan_id)])
