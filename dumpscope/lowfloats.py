@@ -24,8 +24,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-import ml_dtypes
 import numpy as np
+
+from dumpscope.dtypes import dtype_named
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,11 +41,7 @@ _MINIFLOATS = {
 }
 """Exponent bits, fraction bits, exponent bias."""
 
-_FROM_ML_DTYPES = {
-    "float8_e5m2": ml_dtypes.float8_e5m2,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
-}
+_FROM_ML_DTYPES = ("float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu")
 
 _SMALL_INTEGERS = {"int4": 4, "int2": 2, "uint2": 2, "uint1": 1}
 
@@ -125,9 +122,11 @@ def code_values(name: str) -> npt.NDArray[np.float64]:
     elif name == "bool":
         values = np.ones(256)
         values[0] = 0.0
-    else:
+    elif name in _FROM_ML_DTYPES:
         codes_of_bytes = np.arange(256, dtype=np.uint8)
-        values = codes_of_bytes.view(_FROM_ML_DTYPES[name]).astype(np.float64)
+        values = codes_of_bytes.view(np.dtype(dtype_named(name).numpy)).astype(np.float64)
+    else:
+        raise KeyError(name)
     values.flags.writeable = False
     return values
 

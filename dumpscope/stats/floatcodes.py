@@ -8,13 +8,13 @@ and float8_e8m0fnu (which has no sign). It does not hold of hifloat8.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
+from dumpscope.dtypes import dtype_named
 from dumpscope.lowfloats import MIN_NORMAL, code_values
 
 if TYPE_CHECKING:
@@ -132,9 +132,18 @@ def _ieee(
     )
 
 
-def _of_eight_bits(
-    name: str, scalar: npt.DTypeLike, nonfinite: int, infinite: int | None
-) -> FloatCodes:
+def _numpy_type(name: str) -> np.dtype[Any]:
+    found = dtype_named(name).numpy
+    assert found is not None
+    return found
+
+
+def _bfloat16() -> FloatCodes:
+    scalar = _numpy_type("bfloat16")
+    return _ieee("bfloat16", 16, 7, scalar, _looked_up("<u2", scalar))
+
+
+def _of_eight_bits(name: str, nonfinite: int, infinite: int | None) -> FloatCodes:
     values = code_values(name).tolist()
     signed = name != "float8_e8m0fnu"
     smallest_normal = next(code for code in range(256) if values[code] >= MIN_NORMAL[name])
@@ -150,28 +159,52 @@ def _of_eight_bits(
         limit=nonfinite - 1,
         smallest_normal=smallest_normal,
         value_of=values.__getitem__,
-        numpy=np.dtype(scalar),
+        numpy=_numpy_type(name),
     )
 
 
-FLOAT_CODES: dict[str, FloatCodes] = {
-    codes.name: codes
-    for codes in (
-        _ieee("float16", 16, 10, "<f2", _looked_up("<u2", "<f2")),
-        _ieee("bfloat16", 16, 7, ml_dtypes.bfloat16, _looked_up("<u2", ml_dtypes.bfloat16)),
-        _ieee("float32", 32, 23, "<f4", _ieee_value("<I", "<f")),
-        _ieee("float64", 64, 52, "<f8", _ieee_value("<Q", "<d")),
-        _of_eight_bits("float8_e5m2", ml_dtypes.float8_e5m2, 0x7C, 0x7C),
-        _of_eight_bits("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 0x7F, None),
-        _of_eight_bits("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, 0xFF, None),
-    )
-}
+class _Codes(Mapping[str, FloatCodes]):
+    """Codes of types by name, each made when it is first asked for: tables take their time."""
 
-COMPONENT_OF = {
-    "complex32": FLOAT_CODES["float16"],
-    "complex64": FLOAT_CODES["float32"],
-    "complex128": FLOAT_CODES["float64"],
-}
+    def __init__(self, makers: Mapping[str, Callable[[], FloatCodes]]) -> None:
+        self._makers = makers
+        self._made: dict[str, FloatCodes] = {}
+
+    def __getitem__(self, name: str) -> FloatCodes:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = self._makers[name]()
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+FLOAT_CODES: Mapping[str, FloatCodes] = _Codes(
+    {
+        "float16": lambda: _ieee("float16", 16, 10, "<f2", _looked_up("<u2", "<f2")),
+        "bfloat16": _bfloat16,
+        "float32": lambda: _ieee("float32", 32, 23, "<f4", _ieee_value("<I", "<f")),
+        "float64": lambda: _ieee("float64", 64, 52, "<f8", _ieee_value("<Q", "<d")),
+        "float8_e5m2": lambda: _of_eight_bits("float8_e5m2", 0x7C, 0x7C),
+        "float8_e4m3fn": lambda: _of_eight_bits("float8_e4m3fn", 0x7F, None),
+        "float8_e8m0fnu": lambda: _of_eight_bits("float8_e8m0fnu", 0xFF, None),
+    }
+)
+
+COMPONENT_OF: Mapping[str, FloatCodes] = _Codes(
+    {
+        "complex32": lambda: FLOAT_CODES["float16"],
+        "complex64": lambda: FLOAT_CODES["float32"],
+        "complex128": lambda: FLOAT_CODES["float64"],
+    }
+)
 
 
 class Extremes:
