@@ -186,6 +186,50 @@ def test_views_and_filters() -> None:
     assert sheet["A1"].fill.fgColor.rgb == "001F3864"
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_sheet_prints_as_wide_as_one_page(lang: str) -> None:
+    book = load(write(incomplete_scan(), lang=lang))
+    assert len(book.sheetnames) == 9
+    for sheet in book:
+        assert sheet.page_setup.orientation == "landscape"
+        assert int(sheet.page_setup.paperSize) == 9
+        assert sheet.sheet_properties.pageSetUpPr.fitToPage is True
+        assert (sheet.page_setup.fitToWidth, sheet.page_setup.fitToHeight) == (1, 0)
+        assert sheet.oddFooter.left.text == sheet.title
+        assert sheet.oddFooter.right.text == "&P / &N"
+
+
+def test_the_head_is_printed_again_and_only_columns_that_matter() -> None:
+    book = load(write(incomplete_scan()))
+    # The last column on paper: the answer, not the forty columns behind it.
+    last = {
+        "First offenders": "reason",
+        "Tensors": "near_limit",
+        "Overflow status": "timestamp",
+        "Expected": "reason",
+        "Failures": "message",
+        "Unchecked": "file",
+    }
+    for name, column in last.items():
+        sheet = book[name]
+        assert sheet.print_title_rows == "$1:$1"
+        heads = [cell.value for cell in sheet[1]]
+        letter = openpyxl.utils.get_column_letter(heads.index(column) + 1)
+        assert sheet.print_area == f"'{name}'!$A$1:${letter}${sheet.max_row}"
+    assert book["Legend"].print_title_rows == "$1:$1"
+    for name in ("Summary", "Charts", "Legend"):
+        assert not book[name].print_area  # all of it
+
+
+def test_a_long_name_is_seen_whole() -> None:
+    finding = make_finding(1, name="network/" + "deep/" * 20 + "MatMul")
+    scan = replace(overflow_scan(), findings=(finding,))
+    sheet = load(write(scan))["First offenders"]
+    name = next(cell for cell in sheet[2] if cell.value == finding.op.op_name)
+    assert name.alignment.wrap_text
+    assert sheet.row_dimensions[2].height == 3 * 15  # 114 characters in a column of 44
+
+
 def test_verdicts_have_their_colours() -> None:
     findings = tuple(
         replace(make_finding(rank), verdict=verdict)

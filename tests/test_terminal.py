@@ -114,12 +114,12 @@ def test_the_parts_of_an_operator_that_was_split_can_be_told_apart() -> None:
 
 
 def test_the_commands_name_the_store_and_the_scan_that_were_asked_for() -> None:
-    place = ["--store", "night 1.db", "--scan", "latest~1"]
+    place = ("--store", "night 1.db", "--scan", "latest~1")
     told = "--store 'night 1.db' --scan 'latest~1'"
-    lines = render_scan(overflow_scan(), place=place).splitlines()
+    lines = render_scan(replace(overflow_scan(), found_by=place)).splitlines()
     assert lines[-1] == f"  a workbook to send around: dumpscope report --xlsx {told}"
     assert lines[-2].endswith(f"network_layers_1_attn_BatchMatMulV2-op0 {told}")
-    lines = render_scan(incomplete_scan(), place=place, lang="zh").splitlines()
+    lines = render_scan(replace(incomplete_scan(), found_by=place), lang="zh").splitlines()
     assert lines[-1].endswith(f"dumpscope report --json=- --limit 1 {told}")
 
 

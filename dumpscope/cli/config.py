@@ -77,4 +77,5 @@ def init(name: str, dump_path: str | None, output: str, force: bool, lang: str |
     if output == STDOUT:
         return
     command = shlex.join(["dumpscope", "scan", output])
-    click.echo(say("config_wrote", lang, path=output, folder=folder, command=command), err=True)
+    said = say("config_wrote", lang, err=True, path=output, folder=folder, command=command)
+    click.echo(said, err=True)

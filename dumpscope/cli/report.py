@@ -13,7 +13,7 @@ import click
 
 from dumpscope.cli.optional_paths import OptionalPathCommand, check_asked_paths
 from dumpscope.cli.rank_options import asked_ranks, make_rank_options
-from dumpscope.cli.stored import find_store, options_of
+from dumpscope.cli.stored import find_store, remember_options
 from dumpscope.cli.talking import pick, tell
 from dumpscope.reporters.registry import load_reporters
 
@@ -143,7 +143,7 @@ def _load(values: dict[str, Any]) -> Scan:
         scan = load_scan(store, scan_id, options)
     if layout:
         refuse_wrong_sizes(scan)
-    return scan
+    return remember_options(scan, values["store_file"], values["scan_id"])
 
 
 def _print_table(scan: Scan, values: dict[str, Any]) -> None:
@@ -153,7 +153,6 @@ def _print_table(scan: Scan, values: dict[str, Any]) -> None:
         scan,
         limit=values["limit"],
         lang=pick(values["lang"]),
-        place=options_of(values["store_file"], values["scan_id"]),
     )
 
 

@@ -13,7 +13,7 @@ import click
 
 from dumpscope.cli.progress import ScanProgress
 from dumpscope.cli.rank_options import add_rank_options
-from dumpscope.cli.stored import options_of
+from dumpscope.cli.stored import options_of, remember_options
 from dumpscope.cli.talking import add_language_option, pick, tell
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def scan(
         facts, missing = (None, None) if config is None else (config.facts(), config.dump_path)
         result = _run_scan(places, asked, facts, missing, store_file, progress, lang)
     refuse_wrong_sizes(result)
-    _print_result(result, output, limit, lang, options_of(store_file))
+    _print_result(remember_options(result, store_file), output, limit, lang)
     raise click.exceptions.Exit(result.exit_status)
 
 
@@ -166,9 +166,7 @@ def _run_scan(
             raise
 
 
-def _print_result(
-    result: Scan, output: str, limit: int | None, lang: str | None, place: Sequence[str]
-) -> None:
+def _print_result(result: Scan, output: str, limit: int | None, lang: str | None) -> None:
     if output == "json":
         from dumpscope.reporters.document import DocumentReporter
 
@@ -186,7 +184,7 @@ def _print_result(
     else:
         from dumpscope.reporters.terminal import print_scan
 
-        print_scan(result, limit=limit, lang=pick(lang), place=place)
+        print_scan(result, limit=limit, lang=pick(lang))
 
 
 def _find_stopped(

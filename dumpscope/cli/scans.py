@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from dumpscope.cli.rank_options import add_rank_options, asked_ranks
-from dumpscope.cli.stored import find_store, options_of
+from dumpscope.cli.stored import find_store, remember_options
 from dumpscope.cli.talking import add_language_option, pick, say, tell
 from dumpscope.errors import StoreError
 
@@ -165,13 +165,11 @@ def import_scans(
         if remark is not None:
             tell(remark.code, lang, **remark.parameters)
     refuse_wrong_sizes(result)
-    _print_scan(result, output, limit, lang, options_of(store_file))
+    _print_scan(remember_options(result, store_file), output, limit, lang)
     raise click.exceptions.Exit(result.exit_status)
 
 
-def _print_scan(
-    result: Scan, output: str, limit: int | None, lang: str | None, place: Sequence[str]
-) -> None:
+def _print_scan(result: Scan, output: str, limit: int | None, lang: str | None) -> None:
     if output == "json":
         from dumpscope.reporters.document import DocumentReporter
 
@@ -182,7 +180,7 @@ def _print_scan(
     else:
         from dumpscope.reporters.terminal import print_scan
 
-        print_scan(result, limit=limit, lang=pick(lang), place=place)
+        print_scan(result, limit=limit, lang=pick(lang))
 
 
 def _open_store(store_file: str | None, lang: str | None, *, write: bool) -> Store:
@@ -195,7 +193,7 @@ def _tell_removed(store: Store, scan_ids: Sequence[str], lang: str | None) -> No
     for scan_id in scan_ids:
         click.echo(say("removed", lang, scan=scan_id))
     if not scan_ids:
-        click.echo(say("nothing_removed", lang), err=True)
+        click.echo(say("nothing_removed", lang, err=True), err=True)
         return
     try:
         store.compact()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dumpscope.cli.talking import tell
@@ -13,13 +14,18 @@ if TYPE_CHECKING:
     from dumpscope.model import Scan
     from dumpscope.store import Store
 
-__all__ = ["find_store", "open_scan", "open_scan_if_any", "options_of"]
+__all__ = ["find_store", "open_scan", "open_scan_if_any", "options_of", "remember_options"]
 
 
 def options_of(store_file: str | None, scan_id: str | None = None) -> list[str]:
     """Return what a command needs to look into the same scan, as it was given to this one."""
     given = (("--store", store_file), ("--scan", scan_id))
     return [word for option, value in given if value for word in (option, value)]
+
+
+def remember_options(scan: Scan, store_file: str | None, scan_id: str | None = None) -> Scan:
+    """Return the scan with the options that commands named in its reports need."""
+    return replace(scan, found_by=tuple(options_of(store_file, scan_id)))
 
 
 def find_store(store_file: str | None, lang: str | None = None) -> str:
@@ -48,7 +54,8 @@ def open_scan(
 
     path = find_store(store_file, lang)
     with Store.open(path, create=False, write=False) as store:
-        yield store, load_scan(store, store.find_scan(scan_id or "latest"))
+        scan = load_scan(store, store.find_scan(scan_id or "latest"))
+        yield store, remember_options(scan, store_file, scan_id)
 
 
 @contextmanager

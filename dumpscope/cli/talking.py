@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -27,14 +28,25 @@ def pick(lang: str | None) -> str:
     return lang or language_of(os.environ)
 
 
-def say(key: str, lang: str | None, **values: object) -> str:
-    """Return a sentence; paths and names in it may hold anything."""
+def say(key: str, lang: str | None, *, err: bool = False, **values: object) -> str:
+    """Return a sentence for stdout or stderr; paths and names in it may hold anything."""
     from dumpscope.safetext import make_printable
     from dumpscope.words.talk import talk
 
-    return make_printable(talk(key, pick(lang), **values))
+    lang = pick(lang)
+    if lang == "zh" and not _has_chinese(sys.stderr if err else sys.stdout):
+        lang = "en"  # better than a line of escapes
+    return make_printable(talk(key, lang, **values))
 
 
 def tell(key: str, lang: str | None, **values: object) -> None:
     """Say a sentence on stderr."""
-    click.echo(f"dumpscope: {say(key, lang, **values)}", err=True)
+    click.echo(f"dumpscope: {say(key, lang, err=True, **values)}", err=True)
+
+
+def _has_chinese(stream: TextIO) -> bool:
+    try:
+        "\u4e2d".encode(getattr(stream, "encoding", None) or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True

@@ -186,6 +186,8 @@ class Scan:
     """The whole answer: everything that a report is made from.
 
     `history` holds the executions of the first offender in all steps of its rank, bad or not.
+    `found_by` are the options without which a command would read another scan (--store, --scan):
+    reports name commands with them.
     """
 
     scan_id: str
@@ -209,3 +211,4 @@ class Scan:
     unknown_files: tuple[str, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
     history: tuple[OpRecord, ...] = ()
+    found_by: tuple[str, ...] = ()

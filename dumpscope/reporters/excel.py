@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from dumpscope.model import Reason, Scan, Verdict
 from dumpscope.reporters.overview import list_summary_rows, tally_findings
+from dumpscope.reporters.sheet_pages import print_columns, set_up_page
 from dumpscope.reporters.sheet_rows import (
     EXACT_INTEGERS,
     RowStyles,
@@ -141,10 +142,11 @@ class _BookWriter:
         letters = [get_column_letter(number) for number in range(1, len(columns) + 1)]
         sheet = self._add_sheet(table.name, [max(c.width, len(c.name) + 4) for c in columns])
         sheet.freeze_panes = "D2" if table.name == "findings" else "A2"
-        sheet.print_title_rows = "1:1"
         body = _TableBody(
             table, self._scan, self._limit, self._lang, self._rows, self._title("tensors")
         )
+        names = [column.name for column in columns]
+        print_columns(sheet, table.name, names, body.shown + 1 + len(list(body.closing_notes())))
         sheet.auto_filter.ref = f"A1:{letters[-1]}{max(2, body.shown + 1)}"
         sheet.append([_head_cell(sheet, column.name) for column in columns])
         styles = _register_styles(sheet, columns)
@@ -184,6 +186,7 @@ class _BookWriter:
     def _write_legend(self) -> None:
         sheet = self._add_sheet("legend", [24, 24, 90])
         sheet.freeze_panes = "A2"
+        sheet.print_title_rows = "1:1"
         heads = [label(key, self._lang) for key in ("name", "heading", "meaning")]
         sheet.append([_head_cell(sheet, head) for head in heads])
         for verdict in Verdict:
@@ -206,15 +209,11 @@ class _BookWriter:
     def _add_sheet(self, name: str, widths: Sequence[int]) -> Any:
         """Add a sheet; widths must be set before the first row, later ones are not written."""
         from openpyxl.utils import get_column_letter
-        from openpyxl.worksheet.properties import PageSetupProperties
 
         sheet = self._book.create_sheet(self._title(name))
         for number, width in enumerate(widths, 1):
             sheet.column_dimensions[get_column_letter(number)].width = width
-        sheet.page_setup.orientation = "landscape"
-        if name in {"summary", "legend", "failures"}:
-            sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
-            sheet.page_setup.fitToHeight = 0
+        set_up_page(sheet, self._title(name))
         return sheet
 
 
@@ -247,7 +246,7 @@ class _TableBody:
                 if number < _LINKED_ROWS + 2 and self._scan.findings[number - 2].op.tensors:
                     special[0] = self._styles.special["link"]
             yield self._writer.write(number, row, special)
-        for number, note in enumerate(self._closing_notes(), self.shown + 2):
+        for number, note in enumerate(self.closing_notes(), self.shown + 2):
             yield self._writer.write(number, [note], {0: self._styles.special["note"]})
 
     def links(self) -> Iterator[tuple[str, str]]:
@@ -261,7 +260,7 @@ class _TableBody:
                 yield f"A{number}", f"'{self._tensors}'!A{row}"
             row += tensors
 
-    def _closing_notes(self) -> Iterator[str]:
+    def closing_notes(self) -> Iterator[str]:
         """What a reader of the sheet must know about rows that are not there."""
         beyond = len(self._scan.findings) - self._limit
         if self._left_out:

@@ -18,7 +18,7 @@ from dumpscope.model import Finding, Scan
 from dumpscope.remote.urls import is_url
 from dumpscope.reporters.job_summary import build_summary
 from dumpscope.reporters.operator_groups import group_findings, is_incomplete, level_of
-from dumpscope.reporters.summary import headline_of, unchecked_of
+from dumpscope.reporters.summary import headline_of, options_of, unchecked_of
 from dumpscope.safetext import make_printable
 from dumpscope.words import format_count, label, render
 from dumpscope.words.nightly import nightly_word
@@ -73,7 +73,8 @@ def list_commands(scan: Scan, *, limit: int | None = None, lang: str = "en") -> 
         commands.append(_command("error", text, title="dumpscope: incomplete"))
     headline = render(headline_of(scan), lang)
     if left_out:
-        headline += " " + nightly_word("operators_left_out", lang, count=format_count(left_out))
+        more = {"count": format_count(left_out), "options": options_of(scan.found_by)}
+        headline += " " + nightly_word("operators_left_out", lang, **more)
     commands.append(_command("notice", headline, title="dumpscope"))
     return commands
 

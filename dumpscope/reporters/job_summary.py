@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from dumpscope.model import Finding, Reason, Scan
 from dumpscope.regexes import regex
-from dumpscope.reporters.summary import headline_of, next_steps, notes_of, unchecked_of
+from dumpscope.reporters.summary import (
+    headline_of,
+    next_steps,
+    notes_of,
+    options_of,
+    split_command,
+    unchecked_of,
+)
 from dumpscope.reporters.tables import cut
 from dumpscope.safetext import make_printable
 from dumpscope.words import format_count, label, render
@@ -43,9 +50,10 @@ def build_summary(scan: Scan, *, limit: int | None = None, lang: str = "en") -> 
     )
     lines += [f"{escape_markdown(totals)} {code_span(scan.root)}", ""]
     lines += _table(scan, shown, lang)
-    lines += _section("not_checked", unchecked_of(scan), lang)
-    lines += _section("notes", notes_of(scan), lang)
-    lines += _section("go_on", next_steps(scan), lang)
+    lines += _section("not_checked", _tell(unchecked_of(scan), lang), lang)
+    lines += _section("notes", _tell(notes_of(scan), lang), lang)
+    steps = [_tell_step(render(reason, lang)) for reason in next_steps(scan)]
+    lines += _section("go_on", steps, lang)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -69,8 +77,10 @@ def code_span(text: str) -> str:
     text = make_printable(text)
     if len(text) > _MOST_NAME:
         text = text[: _MOST_NAME // 3] + "\u2026" + text[-(_MOST_NAME - _MOST_NAME // 3) :]
-    if not text.strip():
-        return ""
+    return _code(text) if text.strip() else ""
+
+
+def _code(text: str) -> str:
     if "`" in text or "|" in text or "\\" in text:
         return f"<code>{escape_markdown(text)}</code>"
     return f"`{text}`"
@@ -88,7 +98,8 @@ def _table(scan: Scan, limit: int, lang: str) -> list[str]:
     lines.append("")
     left = len(scan.findings) - len(findings)
     if left:
-        lines += [escape_markdown(nightly_word("left_out", lang, count=format_count(left))), ""]
+        told = {"count": format_count(left), "options": options_of(scan.found_by)}
+        lines += [escape_markdown(nightly_word("left_out", lang, **told)), ""]
     return lines
 
 
@@ -112,8 +123,17 @@ def _row(finding: Finding, lang: str) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _section(key: str, reasons: list[Reason], lang: str) -> list[str]:
-    if not reasons:
+def _tell(reasons: list[Reason], lang: str) -> list[str]:
+    return [escape_markdown(render(reason, lang)) for reason in reasons]
+
+
+def _tell_step(text: str) -> str:
+    """Write the command as code: what it is to be copied from must not hold escapes."""
+    words, command = split_command(text)
+    return f"{escape_markdown(words)} {_code(command)}"
+
+
+def _section(key: str, texts: list[str], lang: str) -> list[str]:
+    if not texts:
         return []
-    items = [f"- {escape_markdown(render(reason, lang))}" for reason in reasons]
-    return [f"### {nightly_word(key, lang)}", "", *items, ""]
+    return [f"### {nightly_word(key, lang)}", "", *(f"- {text}" for text in texts), ""]

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from dumpscope.model import Finding, Scan
 from dumpscope.regexes import regex
 from dumpscope.reporters.operator_groups import OperatorGroup, group_findings, is_incomplete
-from dumpscope.reporters.summary import headline_of, notes_of, unchecked_of
+from dumpscope.reporters.summary import headline_of, notes_of, options_of, unchecked_of
 from dumpscope.reporters.tables import cut
 from dumpscope.safetext import make_printable
 from dumpscope.words import describe_verdict, render
@@ -162,5 +162,5 @@ def _tell_all(scan: Scan, limit: int, lang: str) -> list[str]:
     lines = [render(reason, lang) for reason in reasons]
     left = len(scan.findings) - len(cut(scan.findings, limit))
     if left:
-        lines.append(nightly_word("left_out", lang, count=left))
+        lines.append(nightly_word("left_out", lang, count=left, options=options_of(scan.found_by)))
     return [make_printable(line) for line in lines]

@@ -19,7 +19,7 @@ from dumpscope.causality.ranking import FAIL_ORDER
 from dumpscope.model import SEVERITY_OF, Finding, OpRecord, ReadFailure, Scan, Verdict
 from dumpscope.nightly.baseline import model_key
 from dumpscope.reporters.operator_groups import is_incomplete, level_of
-from dumpscope.reporters.summary import headline_of, unchecked_of
+from dumpscope.reporters.summary import headline_of, options_of, unchecked_of
 from dumpscope.reporters.tables import cut
 from dumpscope.safetext import escape_json_text, make_printable
 from dumpscope.words import describe_verdict, label, render
@@ -172,7 +172,7 @@ def _build_invocation(scan: Scan, left_out: int, lang: str) -> dict[str, Json]:
         for reason in unchecked_of(scan)
     ]
     if left_out:
-        text = nightly_word("left_out", lang, count=left_out)
+        text = nightly_word("left_out", lang, count=left_out, options=options_of(scan.found_by))
         notices.append({"level": "note", "message": {"text": text}})
     return {
         "executionSuccessful": not is_incomplete(scan),

@@ -19,6 +19,8 @@ __all__ = [
     "leading_finding",
     "list_config",
     "next_steps",
+    "options_of",
+    "split_command",
     "notes_of",
     "unchecked_of",
 ]
@@ -117,13 +119,15 @@ def notes_of(scan: Scan) -> list[Reason]:
     return list(found.values())
 
 
-def next_steps(scan: Scan, place: Sequence[str] = ()) -> list[Reason]:
-    """Return what to do next, each with a command that can be copied.
+def options_of(found_by: Sequence[str]) -> str:
+    """Return `Scan.found_by` as it stands behind a command: " --store 'night 1.db'"."""
+    return "".join(f" {shlex.quote(word)}" for word in found_by)
 
-    `place` holds the options without which the commands would read another scan: --store, --scan.
-    """
+
+def next_steps(scan: Scan) -> list[Reason]:
+    """Return what to do next, each with a command that can be copied."""
     steps = []
-    told = {"place": shlex.join(place)} if place else {}
+    told = {"place": shlex.join(scan.found_by)} if scan.found_by else {}
     finding = leading_finding(scan)
     if finding is not None:
         name = finding.op.op_name or finding.op.file
@@ -136,6 +140,14 @@ def next_steps(scan: Scan, place: Sequence[str] = ()) -> list[Reason]:
     elif scan.counts.unknown_files:
         steps.append(Reason("next_formats"))
     return steps
+
+
+def split_command(text: str) -> tuple[str, str]:
+    """Split a next step into its words and the command to copy."""
+    place = text.find("dumpscope ")
+    if place < 0:
+        return text, ""
+    return text[:place].rstrip(), text[place:]
 
 
 def list_config(config: Mapping[str, object] | None) -> Iterator[tuple[str, str]]:

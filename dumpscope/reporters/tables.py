@@ -214,12 +214,14 @@ def _checked(row: Any) -> Cell:
 
 _COUNT = "#,##0"
 
-_IDENTITY = (
-    Column("op_type", 20, attrgetter("op.op_type")),
-    Column("op_name", 44, attrgetter("op.op_name")),
+_OP_TYPE = Column("op_type", 20, attrgetter("op.op_type"))
+_PLACE = (
     Column("step", 6, attrgetter("op.step")),
     Column("device", 7, attrgetter("op.device")),
 )
+_IDENTITY = (_OP_TYPE, Column("op_name", 44, attrgetter("op.op_name")), *_PLACE)
+# Beside a sentence of several lines there is room for all of a long name.
+_WHOLE_NAME = (_OP_TYPE, Column("op_name", 44, attrgetter("op.op_name"), wrap=True), *_PLACE)
 
 _TENSOR = (
     Column("role", 8, attrgetter("tensor.role")),
@@ -276,7 +278,7 @@ _REASON = Column("reason", 90, attrgetter("reason"), wrap=True)
 _FINDINGS = (
     Column("rank", 6, attrgetter("finding.rank")),
     Column("verdict", 16, lambda row: row.finding.verdict.value),
-    *_IDENTITY,
+    *_WHOLE_NAME,
     _REASON,
     *_TENSOR,
     *_STATISTICS,
@@ -287,7 +289,7 @@ _FINDINGS = (
 
 _EXPECTED = (
     Column("rule", 24, attrgetter("finding.rule")),
-    *_IDENTITY,
+    *_WHOLE_NAME,
     _REASON,
     *_TENSOR,
     *_STATISTICS,
@@ -326,10 +328,10 @@ _OVERFLOW = (
 )
 
 _FAILURES = (
-    Column("file", 60, attrgetter("file")),
+    Column("file", 60, attrgetter("file"), wrap=True),
     Column("reader", 14, attrgetter("reader")),
     Column("error", 24, attrgetter("error")),
-    Column("offset", 12, attrgetter("offset")),
+    Column("offset", 12, attrgetter("offset"), "0_)"),  # stands off from what follows
     Column("offset_hex", 12, _hex_offset),
     Column("message", 80, attrgetter("message"), wrap=True),
 )

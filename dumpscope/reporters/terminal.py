@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.model import Finding, Reason, Scan, Verdict
@@ -56,12 +56,11 @@ def print_scan(
     *,
     limit: int | None = None,
     lang: str = "en",
-    place: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> None:
     """Print the table to a stream, stdout by default, as that stream can show it.
 
-    `limit` and `place` are as for `render_scan`. Colours are used only on a terminal, and not
+    `limit` is as for `render_scan`. Colours are used only on a terminal, and not
     where NO_COLOR is set.
     """
     stream = sys.stdout if stream is None else stream
@@ -76,7 +75,6 @@ def print_scan(
             scan,
             limit=limit,
             lang=lang,
-            place=place,
             width=width,
             colour=colour,
             ascii_only=ascii_only,
@@ -89,7 +87,6 @@ def render_scan(
     *,
     limit: int | None = None,
     lang: str = "en",
-    place: Sequence[str] = (),
     width: int = WIDTH,
     colour: bool = False,
     ascii_only: bool = False,
@@ -97,9 +94,8 @@ def render_scan(
     """Return the table as text: verdict, findings, what was not checked, how to go on.
 
     `limit` is the number of findings to list, 0 for all. Without one it is the first 20 that do
-    not follow another, and a few of those that do. Followers have one line each. `place` are
-    the options with which commands find this scan again. No line is wider than `width` (at least
-    60) terminal cells, but for a command.
+    not follow another, and a few of those that do. Followers have one line each. No line is
+    wider than `width` (at least 60) terminal cells, but for a command.
     """
     from io import StringIO
 
@@ -117,7 +113,7 @@ def render_scan(
         highlight=False,
         emoji=False,
     )
-    page = _Page(scan, limit, lang, place, console, ascii_only=ascii_only)
+    page = _Page(scan, limit, lang, console, ascii_only=ascii_only)
     page.print_all()
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     return "\n".join(lines) + "\n"
@@ -151,7 +147,6 @@ class _Page:
         scan: Scan,
         limit: int | None,
         lang: str,
-        place: Sequence[str],
         console: Console,
         *,
         ascii_only: bool,
@@ -163,7 +158,6 @@ class _Page:
             else list(cut(scan.findings, limit))
         )
         self._lang = lang
-        self._place = place
         self._console = console
         self._ascii = ascii_only
         self._ellipsis = "..." if ascii_only else "…"
@@ -179,7 +173,7 @@ class _Page:
         self._print_notes("section_not_checked", unchecked_of(self._scan))
         told = rank_notes(self._scan)
         self._print_notes("section_notes", [n for n in notes_of(self._scan) if n not in told])
-        self._print_notes("section_next", next_steps(self._scan, self._place))
+        self._print_notes("section_next", next_steps(self._scan))
 
     def _print_headline(self) -> None:
         style = _STATUS_COLOURS.get(self._scan.exit_status, "bold")

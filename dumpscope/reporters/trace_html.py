@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from dumpscope.records import record
+from dumpscope.reporters.summary import options_of
 from dumpscope.reporters.trace_drawing import Picture, draw_trace, style_of
 from dumpscope.reporters.trace_labels import (
     count_bad,
@@ -101,6 +102,7 @@ def _make_page(trace: Trace, limit: int | None, lang: str) -> str:
         data=_embed(_make_data(rows, picture)),
         rows=len(rows),
         left_out=len(trace.nodes) - len(rows),
+        options=options_of(trace.found_by),
         static_rows=[_static_row(trace, row) for row in rows[:_STATIC_ROWS]],
         ranks=sorted({row.device for row in rows if row.device is not None}),
         steps=sorted({row.step for row in rows if row.step is not None}),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
+from dumpscope.reporters.summary import options_of
 from dumpscope.reporters.terminal import WIDTH, is_ascii_only
 from dumpscope.reporters.trace_labels import (
     count_bad,
@@ -322,7 +323,9 @@ class _Page:
         if len(groups) > _MOST_OUTSIDE:
             more = len(groups) - _MOST_OUTSIDE
             yield from self._wrapped(trace_word("outside_more", self._lang, count=more), 2)
-        yield from self._wrapped(trace_word("next_finding", self._lang), 2)
+        yield from self._wrapped(
+            trace_word("next_finding", self._lang, options=options_of(self._trace.found_by)), 2
+        )
 
     # --- parts -----------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ from dumpscope.reporters.summary import (
     leading_finding,
     next_steps,
     notes_of,
+    options_of,
+    split_command,
     unchecked_of,
 )
 from dumpscope.reporters.trend_plot import draw_trend
@@ -110,7 +112,7 @@ def _build(scan: Scan, limit: int, lang: str, page_bytes: int) -> str:
     packer.add(findings, scan, limit=limit, lang=lang)
     meta = {
         "lang": context["lang"],
-        "words": page_words(lang),
+        "words": page_words(lang, options=options_of(scan.found_by)),
         "labels": _labels(scan, lang),
         "groups": {verdict.value: group for verdict, group in GROUPS.items()},
         "tables": {table.name: table.describe() for table in (findings, *others, detail)},
@@ -212,9 +214,7 @@ def _describe_scan(scan: Scan, lang: str) -> dict[str, Any]:
         "unchecked": [_say(render(reason, lang)) for reason in unchecked_of(scan)],
         "notes": [_say(render(reason, lang)) for reason in notes_of(scan)],
         "next_steps": [
-            _split_command(step)
-            for step in _list_steps(scan, lang)
-            if len(step) <= _SENTENCE_LENGTH
+            split_command(step) for step in _list_steps(scan, lang) if len(step) <= _SENTENCE_LENGTH
         ],
         "heat": draw_heat_map(scan, lang),
         "lanes": draw_lanes(scan, lang),
@@ -264,14 +264,6 @@ def _overflow_words(overflow: OverflowFinding, lang: str) -> str:
 def _list_steps(scan: Scan, lang: str) -> list[str]:
     steps = [reason for reason in next_steps(scan) if reason.code not in _NEEDLESS_STEPS]
     return [render(reason, lang) for reason in steps]
-
-
-def _split_command(text: str) -> tuple[str, str]:
-    """Split a next step into its words and the command to copy."""
-    place = text.find("dumpscope ")
-    if place < 0:
-        return text, ""
-    return text[:place].rstrip(), text[place:]
 
 
 def _run_sections(scan: Scan, lang: str) -> list[tuple[str, list[SummaryRow]]]:

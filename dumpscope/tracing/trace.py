@@ -75,7 +75,7 @@ class Trace:
     `start` is its position in `nodes`, `origin` that of the beginning of the way to it, in most
     traces the same; both are `None` when the scan has no finding. `outside` lists the other
     beginnings, in ranking order. `aside` are expected values of the same ranks and steps that
-    nothing in the trace is known to have read.
+    nothing in the trace is known to have read. `found_by` is as in `Scan`.
     """
 
     scan_id: str
@@ -87,6 +87,7 @@ class Trace:
     outside: tuple[Outside, ...] = ()
     aside: tuple[Finding, ...] = ()
     findings: int = 0
+    found_by: tuple[str, ...] = ()
 
     @property
     def affected(self) -> int:
@@ -176,7 +177,7 @@ def build_trace(
     if start is None:
         start = next(iter(scan.findings), None)
     if start is None:
-        return Trace(scan.scan_id, scan.root, scan.tool_version)
+        return Trace(scan.scan_id, scan.root, scan.tool_version, found_by=scan.found_by)
     findings = {f.op.op_id: f for f in (*scan.expected, *scan.findings)}
     parentage = Parentage(list(findings.values()), passing, flow)
     parts, way = _collect(start.op.op_id, parentage.links, findings)
@@ -212,6 +213,7 @@ def build_trace(
             if f.op.op_id not in parts and (lane_of(f.op), f.op.step) in touched
         ),
         len(scan.findings),
+        scan.found_by,
     )  # fmt: skip
 
 

@@ -28,12 +28,13 @@ NIGHTLY_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "在容许范围内（--max-unreadable {tolerance}）：{sentence}",
         ),
         "left_out": (
-            "{count} more findings are left out here; dumpscope report --csv lists all",
-            "此处省略了 {count} 项发现；dumpscope report --csv 列出全部",
+            "{count} more findings are left out here; dumpscope report --csv{options} lists all",
+            "此处省略了 {count} 项发现；dumpscope report --csv{options} 列出全部",
         ),
         "operators_left_out": (
-            "{count} more operators with findings have no annotation; dumpscope report lists them",
-            "另有 {count} 个有发现的算子未加标注；dumpscope report 可列出",
+            "{count} more operators with findings have no annotation; dumpscope report{options} "
+            "lists them",
+            "另有 {count} 个有发现的算子未加标注；dumpscope report{options} 可列出",
         ),
         "no_operator_name": ("(operator not dumped)", "（算子未转储）"),
         "no_summary_file": (

@@ -141,8 +141,9 @@ PAGE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "details": ("Details", "详情"),
         "all_tensors": ("All tensors of the operator", "该算子的全部张量"),
         "no_detail": (
-            "Tensors are listed for the first {count} findings; for this one: dumpscope show NAME.",
-            "仅前 {count} 项发现附有张量；查看此项：dumpscope show 算子名。",
+            "Tensors are listed for the first {count} findings; for this one: "
+            "dumpscope show NAME{options}.",
+            "仅前 {count} 项发现附有张量；查看此项：dumpscope show 算子名{options}。",
         ),
         "go_to": ("go to #{rank}", "转到 #{rank}"),
         "only_first": (
@@ -152,8 +153,9 @@ PAGE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "left_out": (
             "{count} rows of lower rank are left out to keep this page small; the CSV has all: "
-            "dumpscope report --csv",
-            "为控制页面大小，省略了排名靠后的 {count} 行；CSV 中有全部：dumpscope report --csv",
+            "dumpscope report --csv{options}",
+            "为控制页面大小，省略了排名靠后的 {count} 行；CSV 中有全部："
+            "dumpscope report --csv{options}",
         ),
         "cut_by_limit": (
             "{count} findings left out by --limit",
@@ -180,6 +182,6 @@ def page_word(key: str, lang: str = "en", **values: object) -> str:
     return text
 
 
-def page_words(lang: str) -> dict[str, str]:
-    """Return all of them in one language, for the template and the script."""
-    return {key: words[lang.startswith("zh")] for key, words in PAGE_WORDS.items()}
+def page_words(lang: str, **values: object) -> dict[str, str]:
+    """Return all of them in one language, for the script, which puts other values in."""
+    return {key: page_word(key, lang, **values) for key in PAGE_WORDS}

@@ -106,8 +106,8 @@ TRACE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "followers": ("{count} grew out of it", "波及 {count} 个"),
         "followers_each": ("{count} grew out of them", "共波及 {count} 个"),
         "next_finding": (
-            "`dumpscope trace --finding N` shows what grew out of one of them.",
-            "`dumpscope trace --finding N` 显示其中某一项的传播路径。",
+            "`dumpscope trace --finding N{options}` shows what grew out of one of them.",
+            "`dumpscope trace --finding N{options}` 显示其中某一项的传播路径。",
         ),
         "cut": (
             "… {count} more operators; --limit 0 lists all",
@@ -186,9 +186,9 @@ TRACE_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "page_cut": (
             "This page holds the first {shown} operators in causal order; {count} more are in "
-            "`dumpscope trace --json --limit 0`.",
+            "`dumpscope trace --json --limit 0{options}`.",
             "本页包含按因果顺序排列的前 {shown} 个算子；其余 {count} 个见 "
-            "`dumpscope trace --json --limit 0`。",
+            "`dumpscope trace --json --limit 0{options}`。",
         ),
         "page_outside": ("What began elsewhere in this scan", "该次扫描中的其他起点"),
         "page_members": ("{count} operators", "{count} 个算子"),
