@@ -113,7 +113,7 @@ def judge(
         _with_ranks(found, findings),
         places,
         jobs,
-        senders_to=collectives.senders_to,
+        senders_to=chair.senders_to,
         topology=topology,
         came_through=chair.came_through,
         find_doubtful=lambda ops: find_behind_silent_calls(

@@ -163,12 +163,13 @@ def test_a_message_carries_it_from_stage_to_stage(tmp_path: Path) -> None:
     assert states(answer) == {0: "own", 1: "received", 2: "received"}
 
 
+@pytest.mark.parametrize("outputs_only", [False, True])
 def test_where_hardware_saturates_the_rank_that_reached_the_limit_comes_first(
-    tmp_path: Path,
+    tmp_path: Path, outputs_only: bool
 ) -> None:
     """In saturation mode 65504 takes the place of Inf, in the sum too."""
     limit = np.full((4, 8), 65504, np.float16)
-    job = Job(tmp_path, 4)
+    job = Job(tmp_path, 4, outputs_only=outputs_only)
     job.run(2, "Mul", [FINITE, LARGE], [limit])
     for rank in range(4):
         job.run(rank, "HcomAllReduce", [limit if rank == 2 else FINITE], [limit])
@@ -176,7 +177,22 @@ def test_where_hardware_saturates_the_rank_that_reached_the_limit_comes_first(
     assert best(answer) == ("Mul", 2, "saturated_origin")
     assert verdicts(answer, "HcomAllReduce") == {0: "received", 1: "received", 3: "received"}
     assert states(answer) == {0: "received", 1: "received", 2: "own", 3: "received"}
+    assert {s.rank: s.senders for s in answer.ranks} == {0: (2,), 1: (2,), 2: (), 3: (2,)}
     assert answer.mode.number_mode == "saturation"
+
+
+def test_ranks_that_reached_the_limit_themselves_received_nothing(tmp_path: Path) -> None:
+    limit = np.full((4, 8), 65504, np.float16)
+    job = Job(tmp_path, 3, outputs_only=True)
+    for rank in range(3):
+        job.run(rank, "Mul", [FINITE, LARGE], [FINITE if rank == 1 else limit])
+    for rank in range(3):
+        job.run(rank, "HcomAllReduce", [FINITE if rank == 1 else limit], [limit])
+    answer = scan(tmp_path)
+    assert verdicts(answer, "Mul") == {0: "saturated_origin", 2: "saturated_origin"}
+    assert verdicts(answer, "HcomAllReduce") == {1: "received"}
+    (received,) = (f for f in answer.findings if f.verdict.value == "received")
+    assert received.reason.parameters["ranks"] == "0, 2"
 
 
 def test_an_all_gather_spreads_one_part_to_all(tmp_path: Path) -> None:

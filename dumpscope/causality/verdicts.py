@@ -23,7 +23,7 @@ from dumpscope.causality.reasons import Because
 from dumpscope.model import Finding, OpRecord, TensorSummary, Verdict
 from dumpscope.ranks.collectives import Collectives
 from dumpscope.ranks.communication import communication_kind
-from dumpscope.ranks.exchange import Exchange
+from dumpscope.ranks.exchange import Exchange, may_have_brought
 from dumpscope.ranks.presence import ranks_of
 from dumpscope.ranks.silent import SilentExchanges
 from dumpscope.rules import Rule, RuleSet, is_one_sided
@@ -74,6 +74,7 @@ class Judge:
         collectives = collectives or Collectives(flow.ops, jobs or {})
         self._exchange = Exchange(collectives)
         self.members_of = self._exchange.members_of
+        self.senders_to = self._exchange.senders_to
         self._silent = SilentExchanges(collectives)
         self.came_through: dict[int, OpRecord] = {}
         self.doubtful: set[int] = set()
@@ -242,8 +243,7 @@ class Judge:
         exchanged = self._exchange.sent_to(op)
         if exchanged is not None:
             # A rank whose own inputs are not known may have brought the value itself.
-            received = communication_kind(op.op_type) == "recv"
-            brought = bool(unseen) or (not because.inputs and not received)
+            brought = may_have_brought(op, because.inputs)
             if brought and earlier is not None:
                 because.blame(earlier, "order")
                 return self._finding(op, Verdict.PROPAGATED, "propagated", tensor, because)
@@ -292,7 +292,8 @@ class Judge:
         if fresh and self._nesting.cause_inside(op, saturates=True) is None:
             tensor = saturated[0]
             exchanged = self._exchange.sent_to(op)
-            if exchanged is not None and exchanged.ranks_at_limit:
+            brought = op.step in lane.saturated and may_have_brought(op, inputs)
+            if exchanged is not None and exchanged.ranks_at_limit and not brought:
                 because.ranks, because.sender = exchanged.ranks_at_limit, exchanged.sender
                 return self._finding(op, Verdict.RECEIVED, "received", tensor, because)
             if any(s.kind in ("finite", "expected") for s in inputs):

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dumpscope.causality.dataflow import Lane, lane_of, sequence_key
-from dumpscope.causality.inputs import is_saturated
 from dumpscope.model import OpRecord, TensorSummary
 from dumpscope.ranks.communication import (
     communication_kind,
@@ -120,18 +119,6 @@ class Collectives:
             alike = [m for m in senders if _result_of(m) == result]
             senders = alike or senders
         return tuple(senders)
-
-    def saturated_senders_to(self, op: OpRecord) -> tuple[OpRecord, ...]:
-        """Executions of other ranks that brought values at the limit into the exchange."""
-        group = self._group_of.get(op.op_id)
-        return tuple(
-            member
-            for member in (group.members if group is not None else ())
-            if member.op_id != op.op_id
-            and communication_kind(member.op_type) != "recv"
-            and any(map(is_saturated, member.inputs))
-            and not fills_a_buffer(member)
-        )
 
     def is_bad_before(self, op: OpRecord) -> bool:
         """Whether the rank had written a bad value earlier in the same step."""

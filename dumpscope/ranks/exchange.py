@@ -14,7 +14,7 @@ from dumpscope.ranks.communication import communication_kind
 from dumpscope.ranks.presence import ranks_of
 from dumpscope.records import record
 
-__all__ = ["Exchange", "Sent"]
+__all__ = ["Exchange", "Sent", "may_have_brought"]
 
 _RECEIVERS = ("recv", "broadcast")
 _REACHES_ALL = ("all_reduce", "all_gather", "broadcast")
@@ -64,6 +64,14 @@ class Exchange:
         group = self._collectives.group_of(op)
         return () if group is None else group.members
 
+    def senders_to(self, op: OpRecord) -> Sequence[OpRecord]:
+        """Executions of other ranks that brought bad values, else those that brought the limit."""
+        senders = self._collectives.senders_to(op)
+        group = self._collectives.group_of(op)
+        if senders or group is None:
+            return senders
+        return [m for m in self._given_by(group).at_limit if m.op_id != op.op_id]
+
     def settle(
         self,
         together: Sequence[OpRecord],
@@ -87,9 +95,11 @@ class Exchange:
                 ]
         for op in exchanging:
             states = read[op.op_id]
-            bad_earlier = op.step in lanes[lane_of(op)].bad
-            self._bad_before[op.op_id] = _was_bad(op, states, bad_earlier)
-            self._at_limit[op.op_id] = any(s.saturated for s in states if s.kind != "absent")
+            lane = lanes[lane_of(op)]
+            self._bad_before[op.op_id] = _was_bad(op, states, op.step in lane.bad)
+            self._at_limit[op.op_id] = any(s.saturated for s in states if s.kind != "absent") or (
+                op.step in lane.saturated and may_have_brought(op, states)
+            )
 
     def sent_to(self, op: OpRecord) -> Sent | None:
         """What the other ranks gave to `op`; `None` for operators that exchange nothing."""
@@ -98,9 +108,7 @@ class Exchange:
         group = self._collectives.group_of(op)
         if group is None:
             return Sent(received=True)
-        given = self._given.get(id(group))
-        if given is None:
-            given = self._given[id(group)] = self._look_at(group)
+        given = self._given_by(group)
         senders = [m for m in given.bad if m.op_id != op.op_id]
         likely = _narrow(op, senders)
         at_limit = [m for m in given.at_limit if m.op_id != op.op_id]
@@ -114,15 +122,18 @@ class Exchange:
             sender=min(likely or at_limit, key=lambda m: (lane_of(m), m.op_id), default=None),
         )
 
-    def _look_at(self, group: Group) -> _Given:
+    def _given_by(self, group: Group) -> _Given:
         """Sort the members of a group by what they gave, once for all of them."""
-        known = {m.op_id: self._is_bad(m) for m in group.members}
-        return _Given(
-            group,
-            [m for m in group.members if known[m.op_id]],
-            [m for m in group.members if known[m.op_id] is None],
-            [m for m in group.members if self._is_at_limit(m)],
-        )
+        given = self._given.get(id(group))
+        if given is None:
+            known = {m.op_id: self._is_bad(m) for m in group.members}
+            given = self._given[id(group)] = _Given(
+                group,
+                [m for m in group.members if known[m.op_id]],
+                [m for m in group.members if known[m.op_id] is None],
+                [m for m in group.members if self._is_at_limit(m)],
+            )
+        return given
 
     def _is_bad(self, member: OpRecord) -> bool | None:
         if member.op_id in self._bad_before:
@@ -140,6 +151,13 @@ class Exchange:
             return known
         receives = communication_kind(member.op_type) == "recv" or fills_a_buffer(member)
         return not receives and any(map(is_saturated, member.inputs))
+
+
+def may_have_brought(op: OpRecord, states: Sequence[InputState]) -> bool:
+    """Whether what was there on this rank may have gone into `op`: not all it sent was seen."""
+    if not states:
+        return communication_kind(op.op_type) != "recv"
+    return any(s.kind == "unknown" for s in states)
 
 
 def _was_bad(op: OpRecord, states: Sequence[InputState], bad_earlier: bool) -> bool | None:

@@ -70,7 +70,7 @@ def summarise_ranks(
     jobs
         Run -> job.
     senders_to
-        `Collectives.senders_to`.
+        `Judge.senders_to`.
     topology
         Coordinates of ranks, where they are known.
     came_through
