@@ -19,6 +19,7 @@
 #error "dumps are little-endian, and so must be the machine"
 #endif
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -50,6 +51,11 @@ struct extremes {
 struct moments {
     uint64_t count;
     double total, squares, deviation;
+};
+
+/* Sums over a piece: of x and of x^2. */
+struct sums {
+    double total, squares;
 };
 
 /* What `exactstats.Tally` holds. Extremes and moments are those of finite elements. */
@@ -122,12 +128,20 @@ enum { VERSIONS = sizeof versions / sizeof versions[0] };
 
 static const struct version *chosen = &version_plain;
 
+#if defined(__x86_64__)
+/* Clang only knows this name from version 16 on, so the processor is asked itself. */
+static int has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && ecx & 1u << 29;
+}
+#endif
+
 static int runs_here(const struct version *version)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-               && __builtin_cpu_supports("f16c");
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     if (version == &version_avx2)
         return avx2;
     if (version == &version_avx512)

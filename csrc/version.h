@@ -43,8 +43,7 @@ static TARGET double NAMED(add_up)(double *lanes)
 }
 
 #define DEFINE_SUMS(NAME, FLOAT)                                                               \
-    static TARGET void NAMED(NAME)(const FLOAT *values, size_t count, double *total,           \
-                                   double *squares)                                            \
+    static TARGET struct sums NAMED(NAME)(const FLOAT *values, size_t count)                   \
     {                                                                                          \
         double sums[LANES] = {0}, products[LANES] = {0};                                       \
         size_t i = NAMED(NAME##_fast)(values, count, sums, products);                          \
@@ -53,8 +52,7 @@ static TARGET double NAMED(add_up)(double *lanes)
             sums[j] += value;                                                                  \
             products[j] += value * value;                                                      \
         }                                                                                      \
-        *total = NAMED(add_up)(sums);                                                          \
-        *squares = NAMED(add_up)(products);                                                    \
+        return (struct sums) {NAMED(add_up)(sums), NAMED(add_up)(products)};                   \
     }                                                                                          \
                                                                                                \
     static TARGET double NAMED(NAME##_around)(const FLOAT *values, size_t count, double mean)  \
@@ -72,18 +70,6 @@ static TARGET double NAMED(add_up)(double *lanes)
         }                                                                                      \
         return NAMED(add_up)(products);                                                        \
     }                                                                                          \
-                                                                                               \
-    /* The deviation needs a pass of its own only where the mean is far from zero. */          \
-    static TARGET void NAMED(NAME##_moments)(const FLOAT *values, size_t count,                \
-                                             struct moments *moments)                          \
-    {                                                                                          \
-        double total, squares, deviation;                                                      \
-        NAMED(NAME)(values, count, &total, &squares);                                          \
-        deviation = squares - total * (total / (double) count);                                \
-        if (!(deviation > squares / 128))                                                      \
-            deviation = NAMED(NAME##_around)(values, count, total / (double) count);           \
-        merge_moments(moments, count, total, squares, deviation);                              \
-    }
 
 #if defined(AVX2)
 #define ADD_FOUR(LANE, LOADED)                                                                 \
@@ -184,52 +170,102 @@ static TARGET void NAMED(widen_bfloat)(const u16 *codes, size_t count, float *va
     }
 }
 
-/* --- moments of a piece of finite codes ----------------------------------------------------------- */
+/* --- sums over a piece of codes, and what is needed for its deviation --------------------------- */
 
-static TARGET void NAMED(add_half)(const u16 *codes, size_t count, struct tally *found)
+static TARGET struct sums NAMED(sum_half)(const u16 *codes, size_t count)
 {
     float values[PIECE];
     NAMED(widen_half)(codes, count, values);
-    NAMED(sum_f32_moments)(values, count, &found->moments);
+    return NAMED(sum_f32)(values, count);
 }
 
-static TARGET void NAMED(add_bfloat)(const u16 *codes, size_t count, struct tally *found)
+static TARGET double NAMED(around_half)(const u16 *codes, size_t count, double mean)
+{
+    float values[PIECE];
+    NAMED(widen_half)(codes, count, values);
+    return NAMED(sum_f32_around)(values, count, mean);
+}
+
+static TARGET struct sums NAMED(sum_bfloat)(const u16 *codes, size_t count)
 {
     float values[PIECE];
     NAMED(widen_bfloat)(codes, count, values);
-    NAMED(sum_f32_moments)(values, count, &found->moments);
+    return NAMED(sum_f32)(values, count);
 }
 
-static TARGET void NAMED(add_single)(const u32 *codes, size_t count, struct tally *found)
+static TARGET double NAMED(around_bfloat)(const u16 *codes, size_t count, double mean)
 {
-    NAMED(sum_f32_moments)((const f32 *) codes, count, &found->moments);
+    float values[PIECE];
+    NAMED(widen_bfloat)(codes, count, values);
+    return NAMED(sum_f32_around)(values, count, mean);
 }
 
-static TARGET void NAMED(add_double)(const u64 *codes, size_t count, struct tally *found)
+static TARGET struct sums NAMED(sum_single)(const u32 *codes, size_t count)
+{
+    return NAMED(sum_f32)((const f32 *) codes, count);
+}
+
+static TARGET double NAMED(around_single)(const u32 *codes, size_t count, double mean)
+{
+    return NAMED(sum_f32_around)((const f32 *) codes, count, mean);
+}
+
+static TARGET struct sums NAMED(sum_double)(const u64 *codes, size_t count)
+{
+    return NAMED(sum_f64)((const f64 *) codes, count);
+}
+
+static TARGET double NAMED(around_double)(const u64 *codes, size_t count, double mean)
+{
+    return NAMED(sum_f64_around)((const f64 *) codes, count, mean);
+}
+
+/* Whether squares may leave the range of double: the bounds of `exactstats.moments_of`, beyond
+ * which values have to be scaled. */
+static TARGET int NAMED(are_wide)(const u64 *codes, size_t count)
 {
     uint64_t largest = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t magnitude = codes[i] & (UINT64_MAX >> 1);
         largest = magnitude > largest ? magnitude : largest;
     }
-    /* The bounds of `exactstats.moments_of`, beyond which values have to be scaled. */
     int exponent = (int) (largest >> 52) - 1022;
-    if (largest && (exponent <= -400 || exponent >= 400))
-        found->wide = 1;
-    else
-        NAMED(sum_f64_moments)((const f64 *) codes, count, &found->moments);
+    return largest && (exponent <= -400 || exponent >= 400);
 }
+
+#if defined(AVX2)
+/* 16 codes of 16 bits as four times four doubles. */
+#define TAKE_FOUR(LANE, FOUR)                                                                  \
+    __m256d value##LANE = _mm256_cvtps_pd(FOUR);                                               \
+    sum##LANE = _mm256_add_pd(sum##LANE, value##LANE);                                         \
+    product##LANE = _mm256_fmadd_pd(value##LANE, value##LANE, product##LANE);
+#define HALVES(FROM) _mm_cvtph_ps(_mm_loadl_epi64((const __m128i *) (const void *) (FROM)))
+#define TAKE_half                                                                              \
+    TAKE_FOUR(0, HALVES(codes + i))                                                            \
+    TAKE_FOUR(1, HALVES(codes + i + 4))                                                        \
+    TAKE_FOUR(2, HALVES(codes + i + 8))                                                        \
+    TAKE_FOUR(3, HALVES(codes + i + 12))
+#define TAKE_bfloat                                                                            \
+    __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(sixteen, 16));                         \
+    __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(sixteen, _mm256_set1_epi32(-65536)));    \
+    TAKE_FOUR(0, _mm256_castps256_ps128(even))                                                 \
+    TAKE_FOUR(1, _mm256_extractf128_ps(even, 1))                                               \
+    TAKE_FOUR(2, _mm256_castps256_ps128(odd))                                                  \
+    TAKE_FOUR(3, _mm256_extractf128_ps(odd, 1))
+#endif
 
 #define NAME half
 #define CODE u16
 #define NUMBER int16_t
 #define FRACTION 10
+#define TAKE TAKE_half
 #include "tally.h"
 
 #define NAME bfloat
 #define CODE u16
 #define NUMBER int16_t
 #define FRACTION 7
+#define TAKE TAKE_bfloat
 #include "tally.h"
 
 #define NAME single
@@ -242,7 +278,15 @@ static TARGET void NAMED(add_double)(const u64 *codes, size_t count, struct tall
 #define CODE u64
 #define NUMBER int64_t
 #define FRACTION 52
+#define WIDE NAMED(are_wide)
 #include "tally.h"
+
+#if defined(AVX2)
+#undef TAKE_FOUR
+#undef HALVES
+#undef TAKE_half
+#undef TAKE_bfloat
+#endif
 
 static const struct version NAMED(version) = {
     TEXT(VERSION),
