@@ -7,6 +7,9 @@
  */
 
 #define PY_SSIZE_T_CLEAN
+#if !defined(_FILE_OFFSET_BITS)
+#define _FILE_OFFSET_BITS 64
+#endif
 #include <Python.h>
 
 #include <stdint.h>
@@ -81,7 +84,9 @@ static inline void merge_moments(struct moments *sums, size_t count, double tota
     if (sums->count) {
         double had = (double) sums->count, more = (double) count;
         double gap = total / more - sums->total / had;
-        deviation += gap * gap * (had * (more / (had + more)));
+        /* Rounded as it is in Python: no multiplication and addition in one. */
+        volatile double between = gap * gap * (had * (more / (had + more)));
+        deviation += between;
     }
     sums->count += count;
     sums->total += total;
@@ -195,6 +200,22 @@ static int open_block(PyObject *object, Py_ssize_t count, Py_ssize_t itemsize, P
     return -1;
 }
 
+/* The binary logarithm of the bytes of a number. */
+static int width_of(Py_ssize_t itemsize)
+{
+    int width = itemsize == 1 ? 0 : itemsize == 2 ? 1 : itemsize == 4 ? 2 : 3;
+    if (itemsize == 1 << width)
+        return width;
+    PyErr_SetString(PyExc_ValueError, "expected numbers of 1, 2, 4 or 8 bytes");
+    return -1;
+}
+
+static PyObject *build_extremes(const struct extremes *found)
+{
+    return Py_BuildValue("LLKK", (long long) found->high, (long long) found->least,
+                         (unsigned long long) found->low, (unsigned long long) found->floor);
+}
+
 static PyObject *screen(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     (void) module;
@@ -204,11 +225,9 @@ static PyObject *screen(PyObject *module, PyObject *const *arguments, Py_ssize_t
     Py_ssize_t itemsize = PyLong_AsSsize_t(arguments[2]);
     if (PyErr_Occurred())
         return NULL;
-    int width = itemsize == 1 ? 0 : itemsize == 2 ? 1 : itemsize == 4 ? 2 : 3;
-    if (itemsize != 1 << width) {
-        PyErr_SetString(PyExc_ValueError, "expected numbers of 1, 2, 4 or 8 bytes");
+    int width = width_of(itemsize);
+    if (width < 0)
         return NULL;
-    }
     Py_buffer block;
     if (open_block(arguments[0], count, itemsize, &block) < 0)
         return NULL;
@@ -221,8 +240,7 @@ static PyObject *screen(PyObject *module, PyObject *const *arguments, Py_ssize_t
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&block);
-    return Py_BuildValue("LLKK", (long long) found.high, (long long) found.least,
-                         (unsigned long long) found.low, (unsigned long long) found.floor);
+    return build_extremes(&found);
 }
 
 /* The value of a finite code of float16, bfloat16, float32 or float64. */
@@ -255,9 +273,17 @@ struct request {
     uint64_t near;
 };
 
-static int open_request(PyObject *const *arguments, Py_ssize_t given, struct request *request)
+static Py_ssize_t itemsize_of(Py_ssize_t type)
 {
     static const Py_ssize_t itemsizes[4] = {2, 2, 4, 8};
+    if (type >= 0 && type <= 3)
+        return itemsizes[type];
+    PyErr_SetString(PyExc_ValueError, "expected a type of 0 to 3");
+    return -1;
+}
+
+static int open_request(PyObject *const *arguments, Py_ssize_t given, struct request *request)
+{
     if (expect_arguments(given, 4) < 0)
         return -1;
     request->count = PyLong_AsSsize_t(arguments[1]);
@@ -265,11 +291,9 @@ static int open_request(PyObject *const *arguments, Py_ssize_t given, struct req
     request->near = PyLong_AsUnsignedLongLong(arguments[3]);
     if (PyErr_Occurred())
         return -1;
-    if (request->type < 0 || request->type > 3) {
-        PyErr_SetString(PyExc_ValueError, "expected a type of 0 to 3");
+    request->itemsize = itemsize_of(request->type);
+    if (request->itemsize < 0)
         return -1;
-    }
-    request->itemsize = itemsizes[request->type];
     return open_block(arguments[0], request->count, request->itemsize, &request->block);
 }
 
@@ -294,6 +318,18 @@ static PyObject *screen_floats(PyObject *module, PyObject *const *arguments, Py_
                          value_of(most, asked.type) + 0.0);
 }
 
+static PyObject *build_tally(const struct tally *found)
+{
+    typedef unsigned long long number;
+    return Py_BuildValue(
+        "(KKKKKKKK)(LKK)(Kddd)", (number) found->nan, (number) found->posinf,
+        (number) found->neginf, (number) found->saturated, (number) found->saturated_negative,
+        (number) found->near_limit, (number) found->subnormal, (number) found->zero,
+        (long long) found->extremes.high, (number) found->extremes.low,
+        (number) found->extremes.floor, (number) found->moments.count, found->moments.total,
+        found->moments.squares, found->moments.deviation);
+}
+
 static PyObject *tally(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     struct request asked;
@@ -311,14 +347,10 @@ static PyObject *tally(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     PyBuffer_Release(&asked.block);
     if (found.wide)
         Py_RETURN_NONE;
-    typedef unsigned long long number;
-    return Py_BuildValue(
-        "(KKKKKKKK)(LKK)(Kddd)", (number) found.nan, (number) found.posinf, (number) found.neginf,
-        (number) found.saturated, (number) found.saturated_negative, (number) found.near_limit,
-        (number) found.subnormal, (number) found.zero, (long long) found.extremes.high,
-        (number) found.extremes.low, (number) found.extremes.floor, (number) found.moments.count,
-        found.moments.total, found.moments.squares, found.moments.deviation);
+    return build_tally(&found);
 }
+
+#include "reading.h"
 
 static PyObject *count_bytes(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
@@ -390,6 +422,14 @@ static PyMethodDef methods[] = {
      "None if any is above near"},
     {"tally", (PyCFunction) (void (*)(void)) tally, METH_FASTCALL,
      "tally(block, count, type, near): counts, extremes and moments, or None if too wide"},
+#if defined(READS_FILES)
+    {"read_screen", (PyCFunction) (void (*)(void)) read_screen, METH_FASTCALL,
+     "read_screen(descriptor, offset, count, itemsize, near, buffer): like screen, up to the first "
+     "block with more than near, or None if it cannot be read"},
+    {"read_tally", (PyCFunction) (void (*)(void)) read_tally, METH_FASTCALL,
+     "read_tally(descriptor, offset, count, type, near, buffer): like tally, or None too if it "
+     "cannot be read"},
+#endif
     {"count_bytes", (PyCFunction) (void (*)(void)) count_bytes, METH_FASTCALL,
      "count_bytes(block, counts): add to 256 int64 how often each byte occurs"},
     {"versions", list_versions, METH_NOARGS, "versions(): what runs on this processor, best first"},

@@ -17,6 +17,17 @@ def tally(
     block: Buffer, count: int, float_type: int, near: int, /
 ) -> tuple[tuple[int, ...], tuple[int, int, int], tuple[int, float, float, float]] | None: ...
 
+# `screen` of the bytes of an open file from `offset` on, which go through `buffer`, up to the first
+# block with a code above `near` (but for the sign); None when they cannot be read.
+def read_screen(
+    descriptor: int, offset: int, count: int, itemsize: int, near: int, buffer: Buffer, /
+) -> tuple[int, int, int, int] | None: ...
+
+# `tally` of the bytes of an open file; None too when they cannot be read.
+def read_tally(
+    descriptor: int, offset: int, count: int, float_type: int, near: int, buffer: Buffer, /
+) -> tuple[tuple[int, ...], tuple[int, int, int], tuple[int, float, float, float]] | None: ...
+
 # Adds to 256 int64 how often each byte occurs.
 def count_bytes(block: Buffer, counts: Buffer, /) -> None: ...
 

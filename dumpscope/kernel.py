@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["FLOAT_TYPES", "count_bytes", "describe_kernel", "screen", "screen_floats", "tally"]
+__all__ = [
+    "FLOAT_TYPES",
+    "count_bytes",
+    "describe_kernel",
+    "read_screen",
+    "read_tally",
+    "screen",
+    "screen_floats",
+    "tally",
+]
 
 NO_KERNEL = "DUMPSCOPE_NO_KERNEL"
 
@@ -38,6 +47,9 @@ _module, _state = _load()
 screen = None if _module is None else _module.screen
 screen_floats = None if _module is None else _module.screen_floats
 tally = None if _module is None else _module.tally
+# These two are not there on Windows either.
+read_screen = getattr(_module, "read_screen", None)
+read_tally = getattr(_module, "read_tally", None)
 count_bytes = None if _module is None else _module.count_bytes
 
 

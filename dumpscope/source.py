@@ -15,7 +15,7 @@ import os
 import stat
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dumpscope.errors import DumpReadError, TruncatedDumpError
 from dumpscope.model import DumpFile
@@ -26,6 +26,7 @@ __all__ = [
     "DumpSource",
     "LocalSource",
     "ReadBuffer",
+    "Stretch",
     "check_beside",
 ]
 
@@ -37,6 +38,9 @@ HEAD_BYTES = 4096
 
 _FIRST_BYTES = 1 << 16
 """How much of a large file is read before it is known where its tensors begin."""
+
+_LONG_BYTES = 1 << 18
+"""Shorter tensors are taken from blocks, which hold the next one too."""
 
 _HAS_PREADV = hasattr(os, "preadv")
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -50,6 +54,14 @@ class ReadBuffer:
         self.view = memoryview(self.mapping)
         self.views = [self.view]
         self.size = size
+
+
+class Stretch(NamedTuple):
+    """Bytes of an open file that somebody else may read, and the buffer for it."""
+
+    descriptor: int
+    offset: int
+    buffer: mmap.mmap
 
 
 class DumpSource(Protocol):
@@ -209,6 +221,24 @@ class LocalSource:
             block = self._buffer.view[start : start + length]
             return iter((memoryview(bytes(block)) if start % 16 else block,))
         return self._stream(offset, end)
+
+    def stretch(self, offset: int, length: int) -> Stretch | None:
+        """Let `length` bytes be read past this source, for what does it faster.
+
+        Returns
+        -------
+        Stretch or None
+            `None` when `blocks` has to be asked: the bytes are few, there already, or not in
+            the file.
+        """
+        buffer = self._buffer
+        end = offset + length
+        if length < _LONG_BYTES or buffer.size < BLOCK_BYTES or end > self.size or offset < 0:
+            return None
+        if self._window_start <= offset and end <= self._window_end:
+            return None
+        self._window_start = self._window_end = 0  # the buffer will hold something else
+        return Stretch(self._fd, offset, buffer.mapping)
 
     def _stream(self, offset: int, end: int) -> Iterator[memoryview]:
         view = self._buffer.view

@@ -13,11 +13,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.soak import Outcome, find_faults
 from builders import Tensor, dump_file
+from dumpscope import kernel
 from dumpscope.cli.main import run_with
 from dumpscope.examine import Examiner
 from dumpscope.model import DumpFile, FileResult
@@ -123,13 +125,22 @@ def test_a_file_that_grew_is_read_with_what_it_is_now(dump: Path) -> None:
     assert [t.stats.posinf for t in result.ops[0].tensors] == [0, 1]
 
 
+@pytest.mark.parametrize("reads_itself", [False, True])
 def test_a_large_file_that_shrinks_while_it_is_read_is_a_failure(
-    dump: Path, monkeypatch: pytest.MonkeyPatch
+    dump: Path, monkeypatch: pytest.MonkeyPatch, reads_itself: bool
 ) -> None:
     dump.write_bytes(LARGE)
     file = walked(dump)
-    true_preadv = os.preadv
+    true_preadv, true_read = os.preadv, kernel.read_screen
     reads = 0
+
+    def read_screen(*arguments: Any) -> object:
+        if not reads_itself or true_read is None:
+            return None
+        os.truncate(dump, 1 << 20)
+        found: object = true_read(*arguments)
+        assert found is None
+        return found
 
     def preadv(fd: int, buffers: list[memoryview], offset: int) -> int:
         nonlocal reads
@@ -139,6 +150,7 @@ def test_a_large_file_that_shrinks_while_it_is_read_is_a_failure(
         return true_preadv(fd, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(kernel, "read_screen", read_screen)
     result = examine(file)
     (failure,) = result.failures
     assert failure.error == "TruncatedDumpError"
@@ -172,6 +184,8 @@ def test_a_disk_that_fails_anywhere_in_a_file_is_a_failure(
 
     monkeypatch.setattr(os, "preadv", preadv)
     monkeypatch.setattr(os, "pread", pread)
+    # The kernel meets the same fault, and leaves it to the blocks to say so.
+    monkeypatch.setattr(kernel, "read_screen", lambda *_: None)
     result = examine(file)
     (failure,) = result.failures
     assert failure.message == f"cannot be read: {os.strerror(code)}"

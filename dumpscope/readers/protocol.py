@@ -26,7 +26,7 @@ from dumpscope.model import (
     TensorStats,
 )
 from dumpscope.records import record
-from dumpscope.source import DumpSource
+from dumpscope.source import DumpSource, Stretch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,6 +63,11 @@ class FileSlice:
 
     def blocks(self) -> Iterator[memoryview]:
         return self.source.blocks(self.offset, self.nbytes)
+
+    def stretch(self) -> Stretch | None:
+        """Say where the bytes lie, when the kernel may read them itself."""
+        stretch = getattr(self.source, "stretch", None)  # sources behind URLs have none
+        return None if stretch is None else stretch(self.offset, self.nbytes)
 
 
 @record(frozen=True, slots=True)

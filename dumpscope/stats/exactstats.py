@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,21 @@ from dumpscope.stats.floatcodes import Extremes, FloatCodes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Moments", "Tally", "tally_complex", "tally_floats", "tally_integers", "tally_table"]
+__all__ = [
+    "KernelTally",
+    "Moments",
+    "Tally",
+    "add_counted",
+    "tally_complex",
+    "tally_floats",
+    "tally_integers",
+    "tally_table",
+]
+
+KernelTally: TypeAlias = (
+    "tuple[tuple[int, ...], tuple[int, int, int], tuple[int, float, float, float]]"
+)
+"""Counts, extremes and moments, as `kernel.tally` returns them."""
 
 _PIECE = 8192
 """Elements whose float64 values stay in the first caches. OpenBLAS starts threads for dot
@@ -212,6 +226,12 @@ def _tally_by_kernel(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes, ne
     found = kernel.tally(codes, codes.size, number, near)
     if found is None:
         return False
+    add_counted(tally, found, kind)
+    return True
+
+
+def add_counted(tally: Tally, found: KernelTally, kind: FloatCodes) -> None:
+    """Take into account what the C kernel counted."""
     (nan, posinf, neginf, saturated, negative, near_limit, subnormal, zero), ends, sums = found
     tally.nan += nan
     tally.posinf += posinf
@@ -226,7 +246,6 @@ def _tally_by_kernel(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes, ne
         extremes.high, extremes.low, extremes.floor = ends
         tally.widen(*extremes.values())
         tally.moments.merge(Moments(*sums))
-    return True
 
 
 def tally_complex(tally: Tally, codes: npt.NDArray[Any], kind: FloatCodes) -> None:

@@ -18,6 +18,7 @@ from dumpscope.model import MaskPattern, StatsLevel, TensorStats
 from dumpscope.stats.elements import Data, Encoding, encoding_of, stream_elements
 from dumpscope.stats.exactstats import (
     Tally,
+    add_counted,
     tally_complex,
     tally_floats,
     tally_integers,
@@ -27,6 +28,7 @@ from dumpscope.stats.inspection import inspect_bad, mask_constants, mask_pattern
 from dumpscope.stats.padded_screening import screen_padded, split_padding
 from dumpscope.stats.positions import placement_of
 from dumpscope.stats.screening import near_code, screen_for
+from dumpscope.stats.stretches import read_tally
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -171,7 +173,9 @@ def _measure_exactly(
     encoding = encoding_of(dtype)
     placement = placement_of(geometry)
     sweep = _Sweep(encoding, near_limit_share, total)
-    if dtype.packed and dtype.bits <= 4 and not placement.padded:
+    if not placement.padded and sweep.add_whole(data, total):
+        pass
+    elif dtype.packed and dtype.bits <= 4 and not placement.padded:
         sweep.add_bytes(data, total)
     else:
         for codes, padding in split_padding(data, encoding, total, placement):
@@ -239,6 +243,20 @@ class _Sweep:
             )
         )
         self._counts = np.zeros(1 << max(bits, 8), np.int64) if tabled else None
+
+    def add_whole(self, data: Data, total: int) -> bool:
+        """Let the C kernel read and count all elements; false where it does not."""
+        kind = self._encoding.kind
+        number = None if kind is None else kernel.FLOAT_TYPES.get(kind.name)
+        if kind is None or number is None or self._encoding.lanes == 2:
+            return False
+        found = read_tally(data, total, number, near_code(kind, self._share))
+        if found is None:
+            return False
+        add_counted(self._tally, found, kind)
+        self.count += total
+        self._counts = None
+        return True
 
     def add(self, codes: npt.NDArray[Any], padding: npt.NDArray[Any] | None) -> None:
         encoding = self._encoding

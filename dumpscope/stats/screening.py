@@ -19,6 +19,7 @@ from dumpscope.model import TensorStats
 from dumpscope.stats.exactstats import Tally, count_large
 from dumpscope.stats.floatcodes import COMPONENT_OF, FLOAT_CODES, FloatCodes
 from dumpscope.stats.inspection import mask_constants
+from dumpscope.stats.stretches import read_extremes
 
 if TYPE_CHECKING:
     from dumpscope.dtypes import Dtype
@@ -97,6 +98,17 @@ class FloatScreen:
         Screened or None
             `None` when the tensor is not clean, or its blocks end inside elements.
         """
+        if self._kind.signed is not self._kind.unsigned:
+            ends = read_extremes(data, total * self._lanes, self._itemsize, self._near)
+            if ends is not None:
+                high, _, low, floor = ends
+                if high >= self._bad or low >= self._bad_negative:
+                    return None
+                if high <= self._near and low <= self._near_negative:
+                    return self._conclude(total, high, low, floor, None)
+        return self._run_blocks(data, total)
+
+    def _run_blocks(self, data: Data, total: int) -> Screened | None:
         kind = self._kind
         unsigned, signed, sign = kind.unsigned, kind.signed, kind.sign
         itemsize = self._itemsize
@@ -137,13 +149,19 @@ class FloatScreen:
             left -= count
             if not left:
                 break
+        return self._conclude(total - left // self._lanes, highest, lowest, floor, large)
+
+    def _conclude(
+        self, count: int, highest: int, lowest: int, floor: int, large: Tally | None
+    ) -> Screened:
         if lowest < 0 or self._lanes == 2:
-            return Screened(total - left // self._lanes, None, None)
+            return Screened(count, None, None)
+        sign = self._kind.sign
         # Adding zero makes 0.0 of -0.0, whichever of the two comes first in a block.
-        value_of = kind.value_of
+        value_of = self._kind.value_of
         minimum = value_of(lowest if lowest >= sign else floor) + 0.0
         maximum = value_of(highest if highest >= 0 else floor) + 0.0
-        return Screened(total - left, minimum, maximum, large)
+        return Screened(count, minimum, maximum, large)
 
 
 class IntegerScreen:
@@ -163,6 +181,10 @@ class IntegerScreen:
         look = kernel.screen
         low: int | None = None
         high: int | None = None
+        whole = read_extremes(data, total, itemsize, (1 << (8 * itemsize - 1)) - 1)
+        if whole is not None:
+            low, high = (whole[1], whole[0]) if self._signed else (whole[3], whole[2])
+            return self._conclude(total, low, high)
         left = total
         for block in data.blocks():
             count = len(block) // itemsize
@@ -184,9 +206,12 @@ class IntegerScreen:
             left -= count
             if not left:
                 break
+        return self._conclude(total - left, low, high)
+
+    def _conclude(self, count: int, low: int | None, high: int | None) -> Screened:
         if self._truth and low is not None and high is not None:
             low, high = int(low > 0), int(high > 0)
-        return Screened(total - left, low, high)
+        return Screened(count, low, high)
 
 
 _SCREENS: dict[tuple[str, float], FloatScreen | IntegerScreen | None] = {}
