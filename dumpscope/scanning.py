@@ -292,13 +292,14 @@ class Worker:
         self._local = threading.local()
 
     def __call__(self, files: Sequence[DumpFile]) -> list[FileResult]:
-        return self._examiner().examine_batch(files)
+        return self.prepare().examine_batch(files)
 
     def name_reader(self, file: DumpFile) -> str:
         """Name the reader that reads a file, "" when there is none."""
-        return self._examiner().name_reader(file)
+        return self.prepare().name_reader(file)
 
-    def _examiner(self) -> Examiner:
+    def prepare(self) -> Examiner:
+        """Make the examiner of this thread, if it has none, and load what it needs."""
         examiner: Examiner | None = getattr(self._local, "examiner", None)
         if examiner is None:
             # Imported here: a scan that finds everything in the store reads nothing.
@@ -314,9 +315,11 @@ class Worker:
 
 
 def make_worker(options: ScanOptions, given: Sequence[Mount] = ()) -> Worker:
-    """Make a worker in a process that was started to help."""
+    """Make a worker in a process that was started to help, ready to begin."""
     use_mounts(given)
-    return Worker(load_readers(), options)
+    worker = Worker(load_readers(), options)
+    worker.prepare()
+    return worker
 
 
 def _batches(
