@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dumpscope"
+CLEAN = ROOT / "fixtures" / "cases" / "clean"
 LONGEST_MODULE_LINES = 400
 
 # From the ground up; a module may import from its own floor and from those below it.
@@ -198,31 +200,46 @@ def test_no_module_hides_a_promised_name() -> None:
     assert not set(dumpscope.__all__) & MODULES.keys()
 
 
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_start_up_loads_no_heavy_library(option: str) -> None:
+HEAVY = frozenset(
+    {
+        *("numpy", "pandas", "openpyxl", "rich", "ml_dtypes", "google.protobuf", "tqdm"),
+        *("jinja2", "fsspec", "concurrent.futures"),
+    }
+)
+
+
+def modules_of(*arguments: object) -> tuple[str, set[str]]:
+    """Run the program; return what it prints, and the modules that it has loaded at its end."""
     program = (
         "import sys\n"
         "from dumpscope.cli.main import run\n"
-        f"sys.argv = ['dumpscope', {option!r}]\n"
         "try:\n"
         "    run()\n"
-        "except SystemExit:\n"
-        "    pass\n"
-        "print(*sys.modules, file=sys.stderr)\n"
+        "finally:\n"
+        "    print('loaded:', *sys.modules, file=sys.stderr)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    heavy = {
-        "numpy",
-        "pandas",
-        "openpyxl",
-        "rich",
-        "ml_dtypes",
-        "google.protobuf",
-        "tqdm",
-        "jinja2",
-        "fsspec",
-    }
-    assert "dumpscope" in result.stdout
-    assert not heavy & set(result.stderr.split())
+    said, _, loaded = result.stderr.rpartition("loaded: ")
+    assert (result.returncode, said) == (0, "")
+    return result.stdout, set(loaded.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_start_up_loads_no_heavy_library(option: str) -> None:
+    printed, loaded = modules_of(option)
+    assert "dumpscope" in printed
+    assert not HEAVY & loaded
+
+
+def test_scanning_again_what_is_known_and_clean_loads_no_heavy_library(tmp_path: Path) -> None:
+    scan = ("scan", CLEAN, "--store", tmp_path / "s.db", "--format", "json")
+    first, loaded = modules_of(*scan)
+    assert {"numpy", "google.protobuf", "dumpscope.examine"} <= loaded
+    again, loaded = modules_of(*scan)
+    assert not (HEAVY | {"dumpscope.examine", "dumpscope.judging"}) & loaded
+    assert json.loads(again)["counts"] == json.loads(first)["counts"]
