@@ -49,7 +49,7 @@ from dumpscope.model import ScanOptions
 from dumpscope.store import Store
 with Store.open(sys.argv[1]) as store:
     started, cpu_started = time.perf_counter(), time.process_time()
-    scan = conclude(store, store.latest().scan_id, ScanOptions())
+    scan = conclude(store, store.latest().scan_id, ScanOptions(), history=False)
     seconds = time.perf_counter() - started
     cpu_seconds = time.process_time() - cpu_started
 peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

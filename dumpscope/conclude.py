@@ -35,8 +35,10 @@ _MAX_GROWING_SHOWN = 3
 _MAX_HISTORY = 4096
 
 
-def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
+def conclude(store: Store, scan_id: str, options: ScanOptions, *, history: bool = True) -> Scan:
     """Compute the answer of a stored scan.
+
+    `history` asks for the first offender in all steps, for which all operators are looked at.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         There is no such scan, or the store cannot be read.
     """
     with _without_collecting():
-        return _conclude(store, scan_id, options)
+        return _conclude(store, scan_id, options, history)
 
 
 @contextmanager
@@ -71,7 +73,7 @@ def _without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
+def _conclude(store: Store, scan_id: str, options: ScanOptions, history: bool) -> Scan:
     info = store.scan_info(scan_id)
     totals = store.totals(scan_id)
     records = distinct_records(store.overflow_records(scan_id))
@@ -170,7 +172,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions) -> Scan:
         duration_s=info.duration_s or 0.0,
         unknown_files=tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED)),
         ranks=judged.ranks,
-        history=_find_history(store, scan_id, findings),
+        history=_find_history(store, scan_id, findings) if history else (),
     )
 
 

@@ -60,6 +60,7 @@ def scan(
     progress: Callable[[Progress], None] | None = None,
     config: Mapping[str, object] | None = None,
     missing: str | None = None,
+    history: bool = True,
 ) -> Scan:
     """Scan dump folders or files and say which operators went wrong first.
 
@@ -77,6 +78,8 @@ def scan(
         What an acl.json asked for (`aclconfig.AclConfig.facts`).
     missing
         The dump folder of an acl.json that is not there: an empty one, as far as a scan goes.
+    history
+        Look up the first offender in all steps, for a page (`Scan.history`).
 
     Returns
     -------
@@ -99,7 +102,7 @@ def scan(
         scan_id = scan_into(
             store, paths, options, progress=progress, config=config, missing=missing
         )
-        return conclude(store, scan_id, options)
+        return conclude(store, scan_id, options, history=history)
     import tempfile
 
     with (
@@ -107,13 +110,19 @@ def scan(
         Store.open(os.path.join(folder, "scans.db")) as own,
     ):
         scan_id = scan_into(own, paths, options, progress=progress, config=config, missing=missing)
-        return conclude(own, scan_id, options)
+        return conclude(own, scan_id, options, history=history)
 
 
-def load_scan(store: Store, scan_id: str | None = None, options: ScanOptions | None = None) -> Scan:
+def load_scan(
+    store: Store,
+    scan_id: str | None = None,
+    options: ScanOptions | None = None,
+    *,
+    history: bool = True,
+) -> Scan:
     """Compute the answer of a stored scan again, the newest without `scan_id`.
 
-    `options` replaces what the scan was asked for.
+    `options` replaces what the scan was asked for; `history` as for `scan`.
 
     Raises `StoreError` when the store holds no such scan.
     """
@@ -122,7 +131,8 @@ def load_scan(store: Store, scan_id: str | None = None, options: ScanOptions | N
         if newest is None:
             raise StoreError(f"{store.path}: holds no scan yet; run: dumpscope scan PATH")
         scan_id = newest.scan_id
-    return conclude(store, scan_id, options or store.scan_info(scan_id).options)
+    options = options or store.scan_info(scan_id).options
+    return conclude(store, scan_id, options, history=history)
 
 
 def scan_into(

@@ -36,7 +36,11 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str | N
     calls: list[tuple[str | None, ScanOptions]] = []
 
     def load_scan(
-        store: Store, scan_id: str | None = None, options: ScanOptions | None = None
+        store: Store,
+        scan_id: str | None = None,
+        options: ScanOptions | None = None,
+        *,
+        history: bool = True,
     ) -> Scan:
         assert options is not None
         calls.append((scan_id, options))

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -21,8 +21,10 @@ import pytest
 
 from builders import Tensor, dump_file
 from dumpscope import scan
+from dumpscope.cli.main import run_with
 from dumpscope.model import (
     Finding,
+    OpRecord,
     Place,
     RankSummary,
     Reason,
@@ -42,6 +44,7 @@ from dumpscope.reporters.page_charts import (
 )
 from dumpscope.reporters.page_scale import draw_range
 from dumpscope.reporters.webpage import PAGE_BYTES, PageReporter
+from dumpscope.store import Store
 from dumpscope.words.page import PAGE_WORDS
 from page_samples import realistic_scan
 from scan_samples import (
@@ -670,6 +673,34 @@ def test_the_first_offender_is_followed_over_the_steps(tmp_path: Path) -> None:
     assert '<h2 id="trend-title">' in page
     assert page.count("<circle") >= 3
     assert '<h2 id="trend-title">' not in write_page(scan(tmp_path / "20260101000000/0/net/1/1"))
+
+
+def test_only_a_page_asks_for_the_steps_of_the_first_offender(
+    fixture_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sequence[str]] = []
+    read = Store.ops
+
+    def note_names(store: Store, scan_id: str, **wanted: Any) -> Iterator[OpRecord]:
+        asked.append(wanted.get("names") or ())
+        return read(store, scan_id, **wanted)
+
+    def is_asked(*words: str) -> bool:
+        asked.clear()
+        assert run_with([*words, "--store", str(tmp_path / "scans.db")]) in (0, 1)
+        return [origin] in asked
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Store, "ops", note_names)
+    answer = scan(fixture_dir / "sample_dump")
+    origin = answer.findings[0].op.op_name
+    assert asked.count([origin]) == 1  # a page may be made of it when the store is gone
+    assert len(answer.history) == 2
+    assert not is_asked("scan", str(fixture_dir / "sample_dump"), "--format", "json")
+    assert not is_asked("report", "--json", "--csv", "--xlsx")
+    assert not is_asked("trace", "--json")
+    assert is_asked("report", "--markdown", "--html")
+    assert '<h2 id="trend-title">' in (tmp_path / "dumpscope-report.html").read_text("utf-8")
 
 
 def write_page(answer: Scan) -> str:

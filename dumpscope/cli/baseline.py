@@ -143,7 +143,7 @@ def _load(scan_id: str | None, store_file: str | None, lang: str | None) -> Scan
 
     path = find_store(store_file, lang)
     with Store.open(path, create=False, write=False) as store:
-        return load_scan(store, store.find_scan(scan_id or "latest"))
+        return load_scan(store, store.find_scan(scan_id or "latest"), history=False)
 
 
 def _save(file: str, entries: list[Entry], *, force: bool) -> None:

@@ -98,7 +98,8 @@ def _report(registry: ReporterRegistry, values: dict[str, Any]) -> None:
     asked = _asked_reports(registry, values)
     for _, path in asked:
         check_target(path, force=values["force"])
-    scan = _load(values)
+    history = any(getattr(reporter, "shows_history", False) for reporter, _ in asked)
+    scan = _load(values, history)
     if not asked:
         _print_table(scan, values)
     for reporter, path in asked:
@@ -126,7 +127,7 @@ def _asked_reports(
     return [(reporter, path) for reporter, path in paths if path is not None]
 
 
-def _load(values: dict[str, Any]) -> Scan:
+def _load(values: dict[str, Any], history: bool) -> Scan:
     """Load the scan, with what it was asked for and the filters of this call."""
     from dumpscope.ranks.rankview import refuse_wrong_sizes
     from dumpscope.scanning import load_scan
@@ -140,7 +141,7 @@ def _load(values: dict[str, Any]) -> Scan:
         }
         layout = asked_ranks(values)
         options = replace(store.scan_info(scan_id).options, **filters, **layout)
-        scan = load_scan(store, scan_id, options)
+        scan = load_scan(store, scan_id, options, history=history)
     if layout:
         refuse_wrong_sizes(scan)
     return remember_options(scan, values["store_file"], values["scan_id"])

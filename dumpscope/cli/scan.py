@@ -154,6 +154,7 @@ def _run_scan(
                 progress=bar.show,
                 config=config,
                 missing=missing,
+                history=False,
             )
         except KeyboardInterrupt:
             bar.close()

@@ -160,7 +160,7 @@ def import_scans(
         path, said = default_store_path([part.root for part in parts], store=store_file)
         with Store.open(path) as store:
             imported = import_parts(store, parts, asked_ranks(ranks))
-            result = load_scan(store, imported.scan_id)
+            result = load_scan(store, imported.scan_id, history=False)
     for remark in (said, *imported.said):
         if remark is not None:
             tell(remark.code, lang, **remark.parameters)

@@ -54,7 +54,7 @@ def open_scan(
 
     path = find_store(store_file, lang)
     with Store.open(path, create=False, write=False) as store:
-        scan = load_scan(store, store.find_scan(scan_id or "latest"))
+        scan = load_scan(store, store.find_scan(scan_id or "latest"), history=False)
         yield store, remember_options(scan, store_file, scan_id)
 
 

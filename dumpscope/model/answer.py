@@ -185,7 +185,8 @@ class ScanOptions:
 class Scan:
     """The whole answer: everything that a report is made from.
 
-    `history` holds the executions of the first offender in all steps of its rank, bad or not.
+    `history` holds the executions of the first offender in all steps of its rank, bad or not,
+    where it was asked for.
     `found_by` are the options without which a command would read another scan (--store, --scan):
     reports name commands with them.
     """

@@ -75,7 +75,7 @@ def _side_of_store(store: Store, text: str, source: str) -> Side:
     scan_id = find_scan_id(store, text)
     # What a baseline knew is compared like everything else, and its file may be gone.
     options = replace(store.scan_info(scan_id).options, baseline=None)
-    scan = load_scan(store, scan_id, options)
+    scan = load_scan(store, scan_id, options, history=False)
     return Side(
         source=source,
         scan_id=scan.scan_id,

@@ -23,7 +23,8 @@ class Reporter(Protocol):
     `name` is what it is called ("csv"), `suffix` the end of its default file name
     ("csv": dumpscope-report.csv), `option` how the command line asks for it ("--csv").
     A reporter whose class has `for_machines = True` speaks English unless a language was asked
-    for by name; the others follow the locale.
+    for by name; the others follow the locale. One whose class has `shows_history = True` is given
+    `Scan.history` by `dumpscope report`, which takes its time in a large scan.
     """
 
     name: str

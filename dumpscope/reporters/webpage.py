@@ -65,6 +65,7 @@ class PageReporter:
     name = "html"
     suffix = "html"
     option = "--html"
+    shows_history = True
 
     def __init__(self, page_bytes: int = PAGE_BYTES) -> None:
         self._page_bytes = page_bytes
