@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 import dumpscope
-from dumpscope.reporters.terminal import WIDTH, render_scan
+from dumpscope.reporters.screen import WIDTH
+from dumpscope.reporters.terminal import render_scan
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"

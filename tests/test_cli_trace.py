@@ -58,7 +58,9 @@ def test_the_tree_begins_at_finding_1(sample: Path) -> None:
         "BatchMatMulV2 layer1_attn_scores is where it began (#1, origin): step 1, rank 0, stream 2."
     )
     assert any(line.startswith("↓ address Muls layer1_attn_scale ") for line in lines)
-    assert any("SoftmaxV2 layer1_attn_softmax (NaN from here)" in line for line in lines)
+    # The longest name with its verdict beside it, not at the other end of the line.
+    (turn,) = [line for line in lines if "(NaN from here)" in line]
+    assert turn.startswith("↓ address SoftmaxV2 layer1_attn_softmax (NaN from here)  propagated  ")
     assert "29 operators grew out of it, on rank 0, in step 1." in lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,20 @@ def test_hostile_names_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
         assert max(map(len, out.splitlines())) <= 100
     document = build_diff(diff)
     assert [entry["op_name"] for entry in document["new"]] == list(HOSTILE_NAMES)
+
+
+def test_what_only_follows_is_told_in_short(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = Reason("propagated", {"producer": "net/first", "evidence": "bytes", "nan": 3})
+    follower = replace(brief("net/second", rank=2), verdict="propagated", reason=reason)
+    leader = replace(brief("net/first", rank=1), reason=Reason("origin", {"nan": 3}))
+    diff = compare(side(), side((leader, follower)))
+    for lang, words in (("en", "follows net/first (equal bytes)"),
+                        ("zh", "源自 net/first（数据逐字节相同）")):  # fmt: skip
+        print_diff(diff, lang=lang)
+        lines = capsys.readouterr().out.splitlines()
+        (row,) = [number for number, line in enumerate(lines) if "#2" in line]
+        told = lines[row].partition("#2")[2] + lines[row + 1].partition("step 0")[2]
+        assert told.replace(" ", "") == words.replace(" ", "")
 
 
 # --- the command --------------------------------------------------------------------------------

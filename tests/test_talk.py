@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from cli_runs import ROOT, run
 from dumpscope.aclconfig.values import Issue, make_error, make_warning
+from dumpscope.cli.talking import tell
 from dumpscope.safetext import count_cells
 from dumpscope.words.acl import CHINESE_ISSUES, render_issue
 from dumpscope.words.talk import TALK, talk
@@ -71,6 +73,17 @@ def test_values_are_put_in_as_they_are() -> None:
     assert talk("config_accepted", "zh", path="x", errors=1, warnings=2000) == (
         "x：CANN 接受它（1 个错误，2,000 个警告）"
     )
+
+
+@pytest.mark.parametrize(("encoding", "words"), [("utf-8", "已写入 a"), ("ascii", "wrote a")])
+def test_a_stream_without_chinese_letters_gets_english(
+    encoding: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+    monkeypatch.setattr("sys.stderr", stream)
+    tell("wrote", "zh", path="a")
+    assert isinstance(stream.buffer, io.BytesIO)
+    assert stream.buffer.getvalue().decode() == f"dumpscope: {words}\n"
 
 
 # --- acl.json -------------------------------------------------------------------------------------

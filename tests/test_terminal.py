@@ -15,7 +15,8 @@ from rich.cells import cell_len
 
 from dumpscope.model import ReadFailure, Reason, Scan, Verdict
 from dumpscope.reporters.cells import shorten, wrap
-from dumpscope.reporters.terminal import is_ascii_only, print_scan, render_scan
+from dumpscope.reporters.screen import is_ascii_only
+from dumpscope.reporters.terminal import print_scan, render_scan
 from dumpscope.words.followers import render_follower
 from scan_samples import (
     HOSTILE_NAMES,
@@ -251,6 +252,15 @@ def test_the_name_of_what_is_followed_gives_way() -> None:
     assert told.endswith(" (graph edge)")
 
 
+def test_in_a_narrow_column_the_name_goes_before_how_it_is_known() -> None:
+    reason = Reason("propagated", {"producer": "layer1_attn_scores", "evidence": "address"})
+    told = [
+        render_follower(reason, lang, lambda name, used: shorten(name, 16 - used))
+        for lang in ("en", "zh")
+    ]
+    assert told == ["follows la…cores", "源自 lay…_scores"]
+
+
 def test_without_findings_there_is_no_table() -> None:
     assert render_scan(clean_scan()).splitlines() == [
         "No operator produced NaN, Inf or saturated values in 24 executions with 75 tensors.",
@@ -353,6 +363,21 @@ def test_a_narrow_terminal_gets_a_narrow_table(plain_locale: pytest.MonkeyPatch)
     lines = printed(large_scan(5), Stream("utf-8", terminal=True)).splitlines()
     assert "─" * 72 in lines
     assert "─" * 100 in printed(large_scan(5), Stream("utf-8")).splitlines()
+
+
+def test_a_wide_terminal_shows_long_names_whole(plain_locale: pytest.MonkeyPatch) -> None:
+    plain_locale.setenv("TERM", "dumb")
+    name = "network/layers/11/attention/output/dense/MatMulV2"
+    finding = make_finding(1, Verdict.ORIGIN, name)
+    scan = replace(overflow_scan(), findings=(finding,))
+    for columns, width in (("100", 100), ("160", 160), ("400", 160)):
+        plain_locale.setenv("COLUMNS", columns)
+        lines = printed(scan, Stream("utf-8", terminal=True)).splitlines()
+        frame = lines.index("─" * width)
+        table = lines[frame : lines.index("", frame)]
+        assert any(name in line for line in table) is (width == 160)
+        # Sentences stay as long as they can be read.
+        assert max(map(len, lines[: frame - 1])) <= 100
 
 
 @pytest.mark.parametrize(

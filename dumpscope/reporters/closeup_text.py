@@ -13,9 +13,9 @@ from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, Ten
 from dumpscope.overflow import describe_status
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.exponents import draw_exponents
+from dumpscope.reporters.screen import WIDTH, is_ascii_only
 from dumpscope.reporters.tables import known_stats
-from dumpscope.reporters.terminal import WIDTH, is_ascii_only
-from dumpscope.safetext import make_ascii, make_printable
+from dumpscope.safetext import count_cells, make_ascii, make_printable
 from dumpscope.words import (
     format_count,
     format_number,
@@ -221,7 +221,8 @@ class _Page:
                 first = self._phrase("bad_elements_first", count=len(closeup.bad), total=bad)
                 head += self._brackets.format(first)
             cells = [f"{format_index(e.index)} {format_value(e.value)}" for e in closeup.bad]
-            yield from _listed(f"{head}{self._colon.rstrip()}", cells, 4)
+            mark = "；" if self._zh else "; "
+            yield from _listed(head + self._colon, cells, 4, mark)
         span = exponent_range(tensor.dtype)
         if span is None or not closeup.exponents:
             return
@@ -311,13 +312,13 @@ class _Page:
         return make_printable(text)
 
 
-def _listed(head: str, cells: Sequence[str], indent: int) -> Iterator[str]:
+def _listed(head: str, cells: Sequence[str], indent: int, mark: str) -> Iterator[str]:
     """Write items behind a head, and break lines between items only."""
     line = " " * indent + head
     for number, cell in enumerate(cells, 1):
-        item = f" {cell};" if number < len(cells) else f" {cell}"
-        if len(line) + len(item) > WIDTH:
-            yield line
-            line = " " * (indent + 1)
+        item = f"{cell}{mark}" if number < len(cells) else cell
+        if count_cells(line) + count_cells(item.rstrip()) > WIDTH:
+            yield line.rstrip()
+            line = " " * (indent + 2)
         line += item
     yield line

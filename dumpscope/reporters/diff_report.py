@@ -6,11 +6,13 @@ import json
 from typing import Any, TextIO
 
 from dumpscope.nightly.diffing import Change, Diff, Drift, FindingBrief, Kind, OperatorChange, Side
+from dumpscope.reporters.cells import shorten
 from dumpscope.reporters.document import json_number
 from dumpscope.reporters.text_page import TextColumn, TextPage, print_page
 from dumpscope.safetext import escape_json_text
 from dumpscope.version import VERSION
 from dumpscope.words import format_count, format_number, render
+from dumpscope.words.followers import render_follower
 from dumpscope.words.nightly import nightly_word
 
 __all__ = ["SCHEMA", "build_diff", "dump_diff", "print_diff"]
@@ -18,6 +20,9 @@ __all__ = ["SCHEMA", "build_diff", "dump_diff", "print_diff"]
 SCHEMA = "dumpscope.diff/1"
 _KINDS: tuple[Kind, ...] = ("new", "worse", "moved", "gone")
 _STYLES = {"new": "red", "worse": "red", "moved": "yellow", "gone": "green"}
+
+_FOLLOWING = frozenset({"propagated", "swallowed"})
+_NAME_CELLS = 40
 
 Json = Any
 
@@ -193,9 +198,14 @@ def _place(brief: FindingBrief | None) -> str:
 
 def _why(change: OperatorChange, lang: str) -> str:
     if change.kind == "worse":
-        return "; ".join(_tell_worse(part, lang) for part in change.changes)
+        mark = "；" if lang.startswith("zh") else "; "
+        return mark.join(_tell_worse(part, lang) for part in change.changes)
     brief = change.now or change.before
-    return render(brief.reason, lang) if brief is not None else ""
+    if brief is None:
+        return ""
+    if brief.rank != 1 and brief.verdict in _FOLLOWING:
+        return render_follower(brief.reason, lang, lambda name, _: shorten(name, _NAME_CELLS))
+    return render(brief.reason, lang)
 
 
 def _tell_worse(part: Change, lang: str) -> str:

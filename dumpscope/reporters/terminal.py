@@ -1,4 +1,4 @@
-"""The table that people read in a terminal: at most 100 columns, in any locale.
+"""The table that people read in a terminal, in any locale.
 
 Names are made printable first, so no dump can send an escape sequence to a terminal. Where the
 stream or the locale cannot show more than ASCII, the frame, the ellipsis and foreign names are
@@ -8,15 +8,15 @@ ASCII too.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.model import Finding, Reason, Scan, Verdict
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.followers import choose_rows, count_hidden, is_follower
 from dumpscope.reporters.ranks import rank_notes
+from dumpscope.reporters.screen import WIDTH, can_encode, has_colour, is_ascii_only, width_of
 from dumpscope.reporters.summary import (
     count_unchecked,
     headline_of,
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["DEFAULT_LIMIT", "WIDTH", "is_ascii_only", "print_scan", "render_scan"]
+__all__ = ["DEFAULT_LIMIT", "print_scan", "render_scan"]
 
-WIDTH = 100
 DEFAULT_LIMIT = 20
 """Findings that the table shows when nobody says how many."""
 
@@ -61,22 +60,19 @@ def print_scan(
     """Print the table to a stream, stdout by default, as that stream can show it.
 
     `limit` is as for `render_scan`. Colours are used only on a terminal, and not
-    where NO_COLOR is set.
+    where NO_COLOR is set; a wide terminal is used up to 160 columns.
     """
     stream = sys.stdout if stream is None else stream
     ascii_only = is_ascii_only(getattr(stream, "encoding", None), os.environ)
-    if ascii_only and not _can_encode(getattr(stream, "encoding", None), "中"):
+    if ascii_only and not can_encode(getattr(stream, "encoding", None), "中"):
         lang = "en"
-    on_terminal = stream.isatty()
-    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if on_terminal else WIDTH
-    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     stream.write(
         render_scan(
             scan,
             limit=limit,
             lang=lang,
-            width=width,
-            colour=colour,
+            width=width_of(stream),
+            colour=has_colour(stream),
             ascii_only=ascii_only,
         )
     )
@@ -117,26 +113,6 @@ def render_scan(
     page.print_all()
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     return "\n".join(lines) + "\n"
-
-
-def is_ascii_only(encoding: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether a stream may show ASCII only: by its encoding, or because the locale is C.
-
-    Python itself takes the C locale for UTF-8, but the terminal behind it need not.
-    """
-    if not _can_encode(encoding, "─…"):
-        return True
-    names = ("LC_ALL", "LC_CTYPE", "LANG")
-    locale = next((environment[name] for name in names if environment.get(name)), "")
-    return locale in {"C", "POSIX"}
-
-
-def _can_encode(encoding: str | None, text: str) -> bool:
-    try:
-        text.encode(encoding or "ascii")
-    except (LookupError, UnicodeEncodeError):
-        return False
-    return True
 
 
 class _Page:
@@ -364,7 +340,8 @@ class _Page:
     # --- parts -----------------------------------------------------------------------------
 
     def _print(self, text: str, style: str = "", indent: int = 0) -> None:
-        for line in wrap(text, self._width - indent) or [""]:
+        # Longer lines are hard to read, however wide the terminal is.
+        for line in wrap(text, min(self._width, WIDTH) - indent) or [""]:
             self._print_line(" " * indent + line, style)
 
     def _print_line(self, line: str, style: str = "") -> None:

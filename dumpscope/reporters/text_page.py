@@ -7,7 +7,6 @@ stream or the locale cannot show more than ASCII, frames, ellipses and foreign n
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
-from dumpscope.reporters.terminal import WIDTH, is_ascii_only
+from dumpscope.reporters.screen import WIDTH, has_colour, is_ascii_only, width_of
 from dumpscope.safetext import make_ascii, make_printable
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class TextPage:
 
     def say(self, text: str, style: str = "", indent: int = 0) -> None:
         """Print a sentence, broken into lines."""
-        for line in wrap(self._safe(text), self._console.width - indent) or [""]:
+        for line in wrap(self._safe(text), min(self._console.width, WIDTH) - indent) or [""]:
             self._print(" " * indent + line, style)
 
     def head(self, text: str) -> None:
@@ -108,13 +107,11 @@ def print_page(
 
     stream = sys.stdout if stream is None else stream
     ascii_only = is_ascii_only(getattr(stream, "encoding", None), os.environ)
-    on_terminal = stream.isatty()
-    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if on_terminal else WIDTH
-    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    colour = has_colour(stream)
     text = StringIO()
     console = Console(
         file=text,
-        width=max(width, _MIN_WIDTH),
+        width=max(width_of(stream), _MIN_WIDTH),
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
+from dumpscope.reporters.screen import WIDTH, has_colour, is_ascii_only, width_of
 from dumpscope.reporters.summary import options_of
-from dumpscope.reporters.terminal import WIDTH, is_ascii_only
 from dumpscope.reporters.trace_labels import (
     count_bad,
     describe_beginning,
@@ -67,16 +66,13 @@ def print_trace(
     Colours are used only on a terminal, and not where NO_COLOR is set.
     """
     stream = sys.stdout if stream is None else stream
-    on_terminal = stream.isatty()
-    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) if on_terminal else WIDTH
-    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     stream.write(
         render_trace(
             trace,
             limit=limit,
             lang=lang,
-            width=width,
-            colour=colour,
+            width=width_of(stream),
+            colour=has_colour(stream),
             ascii_only=is_ascii_only(getattr(stream, "encoding", None), os.environ),
         )
     )
@@ -144,7 +140,7 @@ class _Page:
 
         summary = summarize_trace(self._trace, self._lang)
         for number, sentence in enumerate(summary):
-            for line in wrap(self._safe(sentence), self._width):
+            for line in wrap(self._safe(sentence), min(self._width, WIDTH)):
                 yield Text(line, style="" if number else "bold")
         tree = fold_tree(self._trace, self._limit)
         if tree is None:
@@ -185,12 +181,12 @@ class _Page:
         name = name_op(node.op)
         if self._turn in branch.members:
             assert self._turn is not None
-            name += f" ({name_turn(self._trace.nodes[self._turn], self._lang)})"
+            name += self._bracket(name_turn(self._trace.nodes[self._turn], self._lang))
         if self._trace.start in branch.members and self._trace.start != self._trace.origin:
-            name += f" ({trace_word('asked_for', self._lang)})"
+            name += self._bracket(trace_word("asked_for", self._lang))
         extra = self._other_sources(nodes)
         if extra:
-            name += f" {extra}"
+            name += extra
         severity = None if node.finding is None else node.finding.severity
         style = _COLOURS.get(severity or "", "dim")
         return _Line(lead, edge, name, tuple(self._cells(nodes)), style)
@@ -206,7 +202,11 @@ class _Page:
         }
         if not sources:
             return ""
-        return f"({trace_word('also_from', self._lang, ranks=name_ranks(sources, self._lang))})"
+        ranks = name_ranks(sources, self._lang)
+        return self._bracket(trace_word("also_from", self._lang, ranks=ranks))
+
+    def _bracket(self, text: str) -> str:
+        return f"（{text}）" if self._zh else f" ({text})"
 
     def _counted(self, members: Sequence[int]) -> _Line:
         return _Line("", "", describe_followers(self._trace, members, self._lang), style="dim")
@@ -254,7 +254,11 @@ class _Page:
         ]
         while sum(widths) + 2 * len(widths) > self._width - _LEAST_ROOM:
             widths.pop()
-        room = self._width - sum(widths) - 2 * len(widths)
+        # What belongs together stands together: no wider than the longest name.
+        room = min(
+            self._width - sum(widths) - 2 * len(widths),
+            max([_LEAST_ROOM, *(self._cells_of(line) for line in lines if line.cells)]),
+        )
         head = Text(_pad(self._safe(trace_word("head_operator", self._lang)), room), style="dim")
         for width, name in zip(widths, heads, strict=False):
             head.append("  " + _pad(name, width))
@@ -279,6 +283,12 @@ class _Page:
             for number, (width, cell) in enumerate(zip(widths, line.cells, strict=False)):
                 row.append("  " + _pad(self._safe(cell), width), "" if number else line.style)
             yield row
+
+    def _cells_of(self, line: _Line) -> int:
+        from rich.cells import cell_len
+
+        edge = f"{line.edge} " if line.edge else ""
+        return cell_len(self._draw(line.lead) + self._safe(edge) + self._safe(line.name))
 
     # --- below it --------------------------------------------------------------------------
 
@@ -334,7 +344,8 @@ class _Page:
         return "..." if self._ascii else "…"
 
     def _wrapped(self, text: str, indent: int = 0) -> Iterator[str]:
-        for number, line in enumerate(wrap(self._draw(self._safe(text)), self._width - indent - 2)):
+        room = min(self._width, WIDTH) - indent - 2
+        for number, line in enumerate(wrap(self._draw(self._safe(text)), room)):
             yield " " * (indent + (2 if number else 0)) + line
 
     def _draw(self, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dumpscope.model import Reason
+from dumpscope.safetext import count_cells
 from dumpscope.words.facts import Facts
 
 __all__ = ["render_follower"]
@@ -16,6 +17,8 @@ _EVIDENCE = {
     "order": ("order only", "仅依据顺序"),
     "statistics": ("by statistics", "依据统计值"),
 }
+
+_LEAST_NAME = 9
 
 _FOLLOWS = ("follows {name}", "源自 {name}")
 _FOLLOWS_UNKNOWN = ("read non-finite values", "读到非有限值")
@@ -44,5 +47,9 @@ def render_follower(reason: Reason, lang: str, shorten: Callable[[str, int], str
     if reason.code == "propagated_inside":
         tail = ""
     bare = words.replace("{name}", "") + tail
-    used = sum(2 if ord(character) >= 0x2E80 else 1 for character in bare)
-    return words.replace("{name}", shorten(producer, used)) + tail
+    used = count_cells(bare)
+    shown = shorten(producer, used)
+    if len(shown) < min(len(producer), _LEAST_NAME):
+        # In a narrow column: who it was says more than how that is known.
+        shown, tail = shorten(producer, used - count_cells(tail)), ""
+    return words.replace("{name}", shown) + tail
