@@ -36,10 +36,9 @@ WAITING_JOBS = 8
 LARGE_FILE_BYTES = 1 << 19
 """Files of this size keep the processor busy with their bytes, smaller ones with Python."""
 
-ALONE_BATCHES = 8
-"""So many batches of small files are done before processes are started for more of them. Each
-takes about half a second of processor time to start, on another core, so they are for trees of
-thousands of files and more."""
+ALONE_BATCHES = 4
+"""So many batches of small files are done before processes are started for more of them. Each takes
+about a quarter of a second to start, on another core, so they are for trees of thousands of files."""
 
 MOST_PROCESSES = 3
 """What one thread can walk, take back and store, two processes can examine: more would wait."""
