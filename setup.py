@@ -14,7 +14,7 @@ setup(
         Extension(
             "dumpscope._kernel",
             sources=["csrc/kernel.c"],
-            depends=["csrc/reading.h", "csrc/tally.h", "csrc/version.h"],
+            depends=["csrc/folders.h", "csrc/reading.h", "csrc/tally.h", "csrc/version.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED else [],
             py_limited_api=LIMITED,
             extra_compile_args=["-O3", "-g0", "-std=gnu11"],

@@ -1,4 +1,5 @@
-/* The Python module `dumpscope._kernel`: statistics of blocks of numbers in C.
+/* The Python module `dumpscope._kernel`: statistics of blocks of numbers in C, and listing folders
+ * (folders.h).
  *
  * `dumpscope.kernel` uses it where a compiler was there when dumpscope was installed; NumPy does
  * the same elsewhere. The work is in version.h, which is compiled once for each kind of processor
@@ -414,6 +415,8 @@ static PyObject *choose_version(PyObject *module, PyObject *name)
     return NULL;
 }
 
+#include "folders.h"
+
 static PyMethodDef methods[] = {
     {"screen", (PyCFunction) (void (*)(void)) screen, METH_FASTCALL,
      "screen(block, count, itemsize): the largest and smallest code, signed and unsigned"},
@@ -434,6 +437,7 @@ static PyMethodDef methods[] = {
      "count_bytes(block, counts): add to 256 int64 how often each byte occurs"},
     {"versions", list_versions, METH_NOARGS, "versions(): what runs on this processor, best first"},
     {"choose", choose_version, METH_O, "choose(version): use it instead of the best one"},
+    LIST_FOLDER
     {NULL, NULL, 0, NULL},
 };
 
@@ -454,7 +458,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "dumpscope._kernel",
-    .m_doc = "Statistics of blocks of numbers; use it through dumpscope.kernel.",
+    .m_doc = "Statistics of blocks of numbers, and listing folders; use it through dumpscope.kernel.",
     .m_methods = methods,
     .m_slots = slots,
 };

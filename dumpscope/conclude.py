@@ -170,10 +170,14 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions, history: bool) -
         config=info.config,
         started_at=info.started_at,
         duration_s=info.duration_s or 0.0,
-        unknown_files=tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED)),
+        unknown_files=_name_unknown(store, scan_id) if totals.unknown_files else (),
         ranks=judged.ranks,
         history=_find_history(store, scan_id, findings) if history else (),
     )
+
+
+def _name_unknown(store: Store, scan_id: str) -> tuple[str, ...]:
+    return tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED))
 
 
 def _rank_of_records(

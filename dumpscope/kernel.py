@@ -1,7 +1,8 @@
-"""The statistics kernel in C, where a compiler was there when dumpscope was installed.
+"""The kernel in C, for statistics and for listing folders.
 
-Its functions are `None` without it; NumPy then gives the same numbers. So it is where the variable
-`DUMPSCOPE_NO_KERNEL` is set to anything but an empty text.
+It is there where a compiler was when dumpscope was installed. Its functions are `None` without it;
+NumPy and `os.scandir` then give the same. So it is where the variable `DUMPSCOPE_NO_KERNEL` is set
+to anything but an empty text.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ __all__ = [
     "FLOAT_TYPES",
     "count_bytes",
     "describe_kernel",
+    "list_folder",
     "read_screen",
     "read_tally",
     "screen",
@@ -47,10 +49,11 @@ _module, _state = _load()
 screen = None if _module is None else _module.screen
 screen_floats = None if _module is None else _module.screen_floats
 tally = None if _module is None else _module.tally
-# These two are not there on Windows either.
+count_bytes = None if _module is None else _module.count_bytes
+# These are not there on every system.
+list_folder = getattr(_module, "list_folder", None)
 read_screen = getattr(_module, "read_screen", None)
 read_tally = getattr(_module, "read_tally", None)
-count_bytes = None if _module is None else _module.count_bytes
 
 
 def describe_kernel() -> str:

@@ -20,7 +20,7 @@ from dumpscope.cutting import cut
 from dumpscope.errors import LostProcessesError, OptionsError, StoreError
 from dumpscope.executors import Executor, count_jobs
 from dumpscope.growth import is_growing
-from dumpscope.model import DumpFile, FileResult, ReadFailure, Scan, ScanOptions
+from dumpscope.model import DumpFile, FileResult, Place, Portion, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
 from dumpscope.processes import Recipe, seldom_collecting
 from dumpscope.records import record
@@ -239,10 +239,10 @@ def _read_all(
     def unread() -> Iterator[DumpFile]:
         nonlocal done_files, done_bytes
         for batch in _batches(store, scan_id, walker, options):
-            reused = store.reuse(scan_id, batch, signature)
-            unknown = [file for file, known in zip(batch, reused, strict=True) if not known]
-            done_files += len(batch) - len(unknown)
-            done_bytes += sum(file.size for file in batch) - sum(file.size for file in unknown)
+            unknown = store.reuse(scan_id, batch, signature)
+            done_files += sum(len(item) if isinstance(item, Portion) else 1 for item in batch)
+            done_files -= len(unknown)
+            done_bytes += sum(item.size for item in batch) - sum(file.size for file in unknown)
             tell()
             yield from unknown
 
@@ -278,7 +278,7 @@ class NothingToWalk:
         self.finished = True
         self.skipped: Counter[str] = Counter()
 
-    def __iter__(self) -> Iterator[DumpFile | ReadFailure]:
+    def portions(self) -> Iterator[DumpFile | Portion | ReadFailure]:
         return iter(())
 
     def close(self) -> None:
@@ -334,22 +334,21 @@ def make_worker(options: ScanOptions, given: Sequence[Mount] = ()) -> Worker:
 
 def _batches(
     store: Store, scan_id: str, walker: Walk | NothingToWalk, options: ScanOptions
-) -> Iterator[list[DumpFile]]:
+) -> Iterator[list[DumpFile | Portion]]:
     """Take files from the walk in batches; what it could not reach goes to the store."""
-    for batch in cut(iter(walker)):
+    for batch in cut(walker.portions()):
         failures = [item for item in batch if isinstance(item, ReadFailure)]
         if failures:
             store.add_failures(scan_id, failures)
-        files = [item for item in batch if isinstance(item, DumpFile)]
+        files = [item for item in batch if not isinstance(item, ReadFailure)]
         if options.steps or options.ranks:
-            files = [file for file in files if _is_wanted(file, options)]
+            files = [item for item in files if _is_wanted(item.place, options)]
         if files:
             yield files
 
 
-def _is_wanted(file: DumpFile, options: ScanOptions) -> bool:
-    """Whether `--step` and `--rank` ask for a file; one that says neither may hold them."""
-    place = file.place
+def _is_wanted(place: Place, options: ScanOptions) -> bool:
+    """Whether `--step` and `--rank` ask for a place; one that says neither may hold them."""
     if options.steps and place.step is not None and place.step not in options.steps:
         return False
     return not options.ranks or place.device is None or place.device in options.ranks

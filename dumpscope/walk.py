@@ -13,15 +13,17 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol, Union
 
-from dumpscope.mapping_table import MAPPING, MAX_MAPPING_BYTES, bounded_lines
-from dumpscope.model import DumpFile, ReadFailure
-from dumpscope.naming import parse_name, read_mapping, real_name
+from dumpscope.folders import WALK, failure_of, list_entries, load_mapping
+from dumpscope.mapping_table import MAPPING
+from dumpscope.model import DumpFile, Portion, ReadFailure
+from dumpscope.naming import parse_name, real_name
 from dumpscope.places import place_of
 from dumpscope.remote.urls import is_url
-from dumpscope.roots import Root, explain, is_inside, join, name_roots, resolve_roots
+from dumpscope.roots import Root, is_inside, join, name_roots, resolve_roots
 
 __all__ = [
     "MAX_DEPTH",
@@ -37,9 +39,6 @@ __all__ = [
 
 MAX_DEPTH = 64
 """How many levels of folders below a root are read."""
-
-WALK = "walk"
-"""What stands for the reader's name in failures of the walk."""
 
 STORE_FOLDER = ".dumpscope"
 _NO_COMPANIONS: Mapping[str, str] = MappingProxyType({})
@@ -64,6 +63,8 @@ class Walk(Protocol):
     def __iter__(self) -> Iterator[Found]: ...
 
     def __next__(self) -> Found: ...
+
+    def portions(self) -> Iterator[Found | Portion]: ...
 
     @property
     def skipped_links(self) -> int: ...
@@ -150,15 +151,38 @@ class Walker:
         self._roots = name_roots(self.root, paths)
         self._real_folders = [root.real for root in self._roots if root.is_folder]
         self._stream = self._walk_roots()
+        self._files = self._single_files()
 
     def __iter__(self) -> Iterator[Found]:
-        return self._stream  # the generator itself: one call less for each file
+        return self._files
 
     def __next__(self) -> Found:
-        return next(self._stream)
+        return next(self._files)
+
+    def portions(self) -> Iterator[Found | Portion]:
+        """Yield what iterating yields, but files that need no object for each as a `Portion`."""
+        for found in self._stream:
+            if type(found) is Portion:
+                self.files += len(found)
+                self.bytes += found.size
+            elif type(found) is DumpFile:
+                self.files += 1
+                self.bytes += found.size
+            yield found
+
+    def _single_files(self) -> Generator[Found, None, None]:
+        for found in self._stream:
+            if isinstance(found, ReadFailure):
+                yield found
+                continue
+            for file in found.files() if isinstance(found, Portion) else (found,):
+                self.files += 1
+                self.bytes += file.size
+                yield file
 
     def close(self) -> None:
         """Stop walking and close the folders that are open."""
+        self._files.close()
         self._stream.close()
 
     @property
@@ -166,7 +190,7 @@ class Walker:
         """How many links were passed over."""
         return sum(n for kind, n in self.skipped.items() if kind.startswith("link_"))
 
-    def _walk_roots(self) -> Generator[Found, None, None]:
+    def _walk_roots(self) -> Generator[Found | Portion, None, None]:
         for root in self._roots:
             if root.is_folder:
                 yield from self._walk_tree(root)
@@ -180,7 +204,7 @@ class Walker:
         try:
             status = os.stat(root.real, follow_symlinks=False)
         except OSError as error:
-            yield _failure(root.relative, "its status cannot be read", error)
+            yield failure_of(root.relative, "its status cannot be read", error)
             return
         if not stat.S_ISREG(status.st_mode):
             self.skipped[_kind_of(status.st_mode)] += 1
@@ -191,13 +215,11 @@ class Walker:
             mapping: dict[str, str] = {}  # a folder that may be passed through, not listed
         else:
             try:
-                mapping, failure = _load_mapping(descriptor, os.path.dirname(root.relative))
+                mapping, failure = load_mapping(descriptor, os.path.dirname(root.relative))
             finally:
                 os.close(descriptor)
             if failure is not None:
                 yield failure
-        self.files += 1
-        self.bytes += status.st_size
         yield DumpFile(
             path=root.real,
             relative=root.relative,
@@ -209,12 +231,12 @@ class Walker:
             place=place_of(folder, root.source),
         )
 
-    def _walk_tree(self, root: Root) -> Iterator[Found]:
+    def _walk_tree(self, root: Root) -> Iterator[Found | Portion]:
         """Yield the files of one folder and of all below it, depth first."""
         try:
             top = _Folder(os.open(root.real, _OPEN_FOLDER), root.path, root.real, root.relative)
         except OSError as error:
-            yield _failure(root.relative or ".", "the folder cannot be opened", error)
+            yield failure_of(root.relative or ".", "the folder cannot be opened", error)
             return
         stack = [top]
         try:
@@ -241,7 +263,7 @@ class Walker:
                         name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=parent.descriptor
                     )
                 except OSError as error:
-                    yield _failure(relative, "the folder cannot be opened", error)
+                    yield failure_of(relative, "the folder cannot be opened", error)
                     continue
                 folder = _Folder(
                     descriptor, join(parent.path, name), join(parent.real, name), relative
@@ -256,58 +278,69 @@ class Walker:
             for folder in stack:
                 os.close(folder.descriptor)
 
-    def _list_folder(self, folder: _Folder, root: Root) -> Iterator[Found]:
+    def _list_folder(self, folder: _Folder, root: Root) -> Iterator[Found | Portion]:
         """Yield the files of one folder and note its subfolders."""
         self.folders += 1
         place = place_of(folder.real, root.source, root.real)
-        mapping, failure = _load_mapping(folder.descriptor, folder.relative)
+        mapping, failure = load_mapping(folder.descriptor, folder.relative)
         if failure is not None:
             yield failure
-        path_prefix = join(folder.path, "")
-        prefix = f"{folder.relative}/" if folder.relative else ""
+        portion = Portion(
+            join(folder.path, ""),
+            f"{folder.relative}/" if folder.relative else "",
+            place,
+            [],
+            b"",
+        )
         companions = self._companions
         belonging: set[str] = set()
         subfolders = folder.subfolders
         try:
-            with os.scandir(folder.descriptor) as entries:
-                for entry in entries:
-                    name = entry.name
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            if name != STORE_FOLDER:
-                                subfolders.append(name)
-                            continue
-                        status = entry.stat(follow_symlinks=False)
-                    except OSError as error:
-                        yield _failure(prefix + name, "its status cannot be read", error)
-                        continue
-                    if not stat.S_ISREG(status.st_mode):
-                        failure = self._pass_over(folder, name, status.st_mode, mapping)
-                        if failure is not None:
-                            yield failure
-                        continue
-                    if name == MAPPING:
-                        continue
-                    if name in companions:
-                        belonging.add(companions[name])
-                    size = status.st_size
-                    self.files += 1
-                    self.bytes += size
-                    yield DumpFile(
-                        path_prefix + name,
-                        prefix + name,
-                        real_name(name, mapping) if mapping else name,
-                        size,
-                        status.st_mtime_ns,
-                        status.st_ctime_ns,
-                        status.st_ino,
-                        place,
-                    )
+            for names, folders, others, facts in list_entries(folder.descriptor):
+                subfolders += folders
+                belonging.update(companions[name] for name in companions if name in names)
+                if mapping or MAPPING in names:
+                    for file in portion.having(names, facts).files():
+                        if file.name != MAPPING:
+                            yield replace(file, name=real_name(file.name, mapping))
+                elif names:
+                    yield portion.having(names, facts)
+                for name in others:
+                    found = self._look_again(folder, portion, name, mapping)
+                    if found is not None:
+                        yield found
         except OSError as error:
-            yield _failure(folder.relative or ".", "the folder cannot be listed", error)
-        if belonging:
-            subfolders[:] = [name for name in subfolders if name not in belonging]
+            yield failure_of(folder.relative or ".", "the folder cannot be listed", error)
+        passed_over = {STORE_FOLDER, *belonging}
+        if not passed_over.isdisjoint(subfolders):
+            subfolders[:] = [name for name in subfolders if name not in passed_over]
         subfolders.sort(reverse=True)  # they are taken from the end
+
+    def _look_again(
+        self, folder: _Folder, portion: Portion, name: str, mapping: dict[str, str]
+    ) -> Found | None:
+        """Say what an entry is that did not look like a file or a folder."""
+        try:
+            status = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+        except OSError as error:
+            return failure_of(portion.relative + name, "its status cannot be read", error)
+        if stat.S_ISDIR(status.st_mode):
+            folder.subfolders.append(name)
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return self._pass_over(folder, name, status.st_mode, mapping)
+        if name == MAPPING:
+            return None
+        return DumpFile(
+            portion.path + name,
+            portion.relative + name,
+            real_name(name, mapping),
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_ino,
+            portion.place,
+        )
 
     def _pass_over(
         self, folder: _Folder, name: str, mode: int, mapping: dict[str, str]
@@ -325,7 +358,7 @@ class Walker:
             if not _is_dump_name(real_name(name, mapping)):
                 self.skipped["link_dangling"] += 1
                 return None
-            return _failure(
+            return failure_of(
                 join(folder.relative, name),
                 "the link leads to a file that cannot be reached",
                 error,
@@ -338,37 +371,6 @@ class Walker:
         else:
             self.skipped["link_outside"] += 1
         return None
-
-
-def _load_mapping(descriptor: int, relative: str) -> tuple[dict[str, str], ReadFailure | None]:
-    """Read the mapping.csv of an open folder, if it has one that is a regular file."""
-    try:
-        status = os.stat(MAPPING, dir_fd=descriptor, follow_symlinks=False)
-    except FileNotFoundError:
-        return {}, None
-    except OSError as error:
-        return {}, _failure(join(relative, MAPPING), "its status cannot be read", error)
-    if not stat.S_ISREG(status.st_mode):
-        return {}, None
-    name = join(relative, MAPPING)
-    try:
-        file = os.open(
-            MAPPING, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor
-        )
-        with os.fdopen(file, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            mapping = read_mapping(bounded_lines(lines, MAX_MAPPING_BYTES))
-    except OSError as error:
-        return {}, _failure(name, "hashed names stay as they are, it cannot be read", error)
-    if status.st_size > MAX_MAPPING_BYTES:
-        return mapping, ReadFailure(
-            name,
-            WALK,
-            "DumpReadError",
-            MAX_MAPPING_BYTES,
-            f"expected at most {MAX_MAPPING_BYTES} bytes, found {status.st_size}: "
-            "the real names after them are not known",
-        )
-    return mapping, None
 
 
 def _is_dump_name(name: str) -> bool:
@@ -384,8 +386,3 @@ def _kind_of(mode: int) -> str:
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         return "device"
     return "other"
-
-
-def _failure(relative: str, what: str, error: OSError) -> ReadFailure:
-    """Make a failure of what the system refused: what could not be done, and why."""
-    return ReadFailure(relative, WALK, type(error).__name__, None, f"{what}: {explain(error)}")

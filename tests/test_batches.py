@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sqlite3
+import struct
 import typing
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from dumpscope.model import (
     FileResult,
     OpRecord,
     Place,
+    Portion,
     ReadFailure,
     ScanOptions,
     TensorStats,
@@ -70,12 +72,12 @@ def result_of(file: DumpFile, *failures: ReadFailure) -> FileResult:
 def scan_all(store: Store, files: list[DumpFile], together: int = 1000) -> tuple[str, list[bool]]:
     """What a scan does, except that it reads nothing. `together` are stored at a time."""
     scan_id = begin(store)
-    reused = store.reuse(scan_id, files, SIGNATURE)
-    rest = iter(file for file, known in zip(files, reused, strict=True) if not known)
+    others = store.reuse(scan_id, files, SIGNATURE)
+    rest = iter(others)
     while some := list(islice(rest, together)):
         store.add(scan_id, [result_of(file) for file in some], SIGNATURE)
     store.finish(scan_id, {}, 1.0)
-    return scan_id, reused
+    return scan_id, [file not in others for file in files]
 
 
 def names_in(store: Store, scan_id: str) -> list[str]:
@@ -149,8 +151,8 @@ def test_files_that_come_and_go_are_told_from_those_that_stay(store: Store) -> N
 def test_another_root_or_signature_knows_no_batch(store: Store) -> None:
     files = files_named("abc")
     scan_all(store, files)
-    assert store.reuse(begin(store, "/other"), files, SIGNATURE) == [False] * 3
-    assert store.reuse(begin(store), files, SIGNATURE + "|full") == [False] * 3
+    assert store.reuse(begin(store, "/other"), files, SIGNATURE) == files
+    assert store.reuse(begin(store), files, SIGNATURE + "|full") == files
 
 
 def test_a_file_that_could_not_be_opened_keeps_its_batch_from_being_known(store: Store) -> None:
@@ -267,7 +269,7 @@ def test_two_scans_at_once_know_their_batches_afterwards(store: Store) -> None:
     with Store.open(store.path) as other:
         scans = [(store, begin(store), mine), (other, begin(other), others)]
         for opened, scan_id, files in scans:
-            assert opened.reuse(scan_id, files, SIGNATURE) == [False] * 4
+            assert opened.reuse(scan_id, files, SIGNATURE) == files
         for start in range(0, 4, 2):
             for opened, scan_id, files in scans:
                 results = [result_of(file) for file in files[start : start + 2]]
@@ -372,6 +374,82 @@ def test_behind_a_change_it_is_the_same_batches_again(change: str) -> None:
     after = [tuple(map(id, batch)) for batch in cut(iter(changed))]
     assert sum(batch not in before for batch in after) <= 3
     assert len(after) > 40
+
+
+@given(st.lists(st.integers(1, 900), max_size=8), st.integers(0, 2000))
+def test_portions_are_cut_where_their_files_would_be(sizes: list[int], first: int) -> None:
+    inodes = iter(range(first, first + 10_000))
+    portions = [portion_of(list(islice(inodes, size))) for size in sizes]
+    failure = ReadFailure("f", "walk", "OSError", None, "denied")
+    found: list[DumpFile | Portion | ReadFailure] = [*portions, failure, *portions]
+    files = [file for item in found for file in single_files([item])]
+    expected = [list(single_files(batch)) for batch in cut(files)]
+    assert [list(single_files(batch)) for batch in cut(found)] == expected
+
+
+def portion_of(inodes: typing.Sequence[int], **changes: typing.Any) -> Portion:
+    names = [f"n{inode}" for inode in inodes]
+    facts = b"".join(struct.pack("=QqqQ", 8, -1, 2, inode) for inode in inodes)
+    portion = Portion("/dump/d/", "d/", Place(step=1), names, facts)
+    return dataclasses.replace(portion, **changes)
+
+
+def single_files(
+    batch: typing.Iterable[DumpFile | Portion | ReadFailure],
+) -> typing.Iterator[DumpFile | ReadFailure]:
+    for item in batch:
+        if isinstance(item, Portion):
+            yield from item.files()
+        else:
+            yield item
+
+
+def test_a_portion_holds_what_its_files_hold() -> None:
+    portion = portion_of([7, (1 << 64) - 1])
+    assert portion.files() == [
+        DumpFile("/dump/d/n7", "d/n7", "n7", 8, -1, 2, 7, Place(step=1)),
+        DumpFile(
+            "/dump/d/n18446744073709551615", "d/n18446744073709551615", "n18446744073709551615",
+            8, -1, 2, 18446744073709551615, Place(step=1),
+        ),
+    ]  # fmt: skip
+    assert (len(portion), portion.size, list(portion.inodes)) == (2, 16, [7, (1 << 64) - 1])
+    assert portion.part(1).files() == portion.files()[1:]
+    assert portion.part(0, 1).files() == portion.files()[:1]
+    assert portion.part(0, 2) is portion
+
+
+def test_how_a_folder_was_cut_into_portions_does_not_show_in_the_hash() -> None:
+    maker = IdentityMaker("/dump", SIGNATURE)
+    whole = portion_of(range(5))
+    parts = [portion_of(range(2)), portion_of(range(2, 4)), portion_of([4])]
+    assert maker.hash_batch(parts) == maker.hash_batch([whole])
+    others = [
+        whole.part(0, 4),
+        dataclasses.replace(whole, relative="e/"),
+        dataclasses.replace(whole, place=Place(step=2)),
+        dataclasses.replace(whole, names=[*whole.names[:4], "other"]),
+        *(
+            dataclasses.replace(whole, facts=whole.facts[:at] + b"\7" + whole.facts[at + 1 :])
+            for at in (0, 8, 16, 24, 159)
+        ),
+    ]
+    hashes = {maker.hash_batch([other]) for other in others}
+    assert len(hashes | {maker.hash_batch([whole])}) == len(others) + 1
+
+
+def test_portions_are_linked_and_a_changed_file_in_them_is_read(store: Store) -> None:
+    portion = portion_of(range(5))
+    first = begin(store)
+    assert store.reuse(first, [portion], SIGNATURE) == portion.files()
+    store.add(first, [result_of(file) for file in portion.files()], SIGNATURE)
+    second = begin(store)
+    assert store.reuse(second, [portion.part(0, 2), portion.part(2)], SIGNATURE) == []
+    assert names_in(store, second) == portion.names
+    changed = dataclasses.replace(portion, facts=portion.facts[:-8] + bytes(8))
+    assert store.reuse(begin(store), [changed], SIGNATURE) == changed.files()[4:]
+    # One by one they are the same files.
+    assert store.reuse(begin(store), portion.files(), SIGNATURE) == []
 
 
 # --- scans ------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ FLOORS = (
         "inspecting.closeup",
         "decoding",
         "dtypes",
+        "folders",
         "stats.elements",
         "stats.exactstats",
         "stats.floatcodes",

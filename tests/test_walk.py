@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dumpscope import walk as walk_module
+from dumpscope import kernel
 from dumpscope.errors import OptionsError
-from dumpscope.model import DumpFile, Place, ReadFailure
+from dumpscope.folders import list_entries
+from dumpscope.model import DumpFile, Place, Portion, ReadFailure
 from dumpscope.walk import MAX_DEPTH, Walk, resolve_roots, walk
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 TIME = "20251129120000"
 US = 1764417600000857
 HEX = "0123456789abcdef0123456789abcdef"
+
+
+LISTINGS = {"scandir": None} | ({"kernel": kernel.list_folder} if kernel.list_folder else {})
+
+
+@pytest.fixture(autouse=True, params=list(LISTINGS.values()), ids=list(LISTINGS))
+def _listing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """List folders with and, where it is there, without the kernel: all must be the same."""
+    monkeypatch.setattr(kernel, "list_folder", request.param)
 
 
 def write(path: Path, content: bytes = b"x") -> Path:
@@ -70,6 +80,66 @@ def test_a_file_is_described_as_it_is(tmp_path: Path) -> None:
     assert walker.root == str(tmp_path)
     assert (walker.files, walker.bytes, walker.folders) == (1, 5, 6)
     assert walker.finished
+
+
+def test_portions_hold_the_files_that_single_ones_are(tmp_path: Path) -> None:
+    """Many names of all kinds: more than fit into one block of the system."""
+    expected = {}
+    for number in range(1500):
+        folder = f"sub{number % 3}" if number % 2 else "top"
+        name = f"{number}_" + "\udcff\nü\u2028"[: number % 5] * (number % 20)
+        path = write(tmp_path / folder / name, b"x" * (number % 7))
+        os.utime(path, ns=(1, number * 1_000_000_007 - 300_000_000_000))
+        expected[f"{folder}/{name}"] = path.stat()
+    os.symlink("nowhere", tmp_path / "top/link")
+    os.mkfifo(tmp_path / "top/fifo")
+    walker = walk([tmp_path])
+    found = {}
+    for item in walker.portions():
+        assert isinstance(item, Portion)
+        for file in item.files():
+            found[file.relative] = file
+    assert found.keys() == expected.keys()
+    for relative, file in found.items():
+        status = expected[relative]
+        assert (file.size, file.mtime_ns) == (status.st_size, status.st_mtime_ns)
+        assert (file.ctime_ns, file.inode) == (status.st_ctime_ns, status.st_ino)
+        assert file.path == str(tmp_path / relative)
+    assert walker.files == 1500
+    assert walker.bytes == sum(number % 7 for number in range(1500))
+    assert walker.skipped == {"link_dangling": 1, "fifo": 1}
+    single = list(walk([tmp_path]))
+    assert len(single) == 1500
+    assert {file.relative: file for file in single if isinstance(file, DumpFile)} == found
+
+
+@pytest.mark.parametrize("seconds", [-(1 << 31), (1 << 34) - 5, 9_300_000_000])
+def test_times_that_64_bits_do_not_hold_are_told_as_they_are(tmp_path: Path, seconds: int) -> None:
+    path = write(tmp_path / "file")
+    os.utime(path, (1, seconds))
+    (file,) = walk([tmp_path])
+    assert isinstance(file, DumpFile)
+    assert file.mtime_ns == path.stat().st_mtime_ns  # as far as the file system keeps it
+
+
+def test_a_folder_that_is_removed_while_it_is_listed_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "file")
+    walker = walk([tmp_path])
+    stream = walker.portions()
+    next(stream)
+    (tmp_path / "sub").rmdir()
+    (failure,) = stream
+    assert isinstance(failure, ReadFailure)
+    assert failure.error == "FileNotFoundError"
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    folder.rmdir()
+    assert all(not any(entries) for entries in list_entries(descriptor))
+    os.close(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        list(list_entries(descriptor))
 
 
 def test_totals_grow_while_walking(tmp_path: Path) -> None:
@@ -375,6 +445,7 @@ class FakeEntry:
 def fake_listing(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[os.DirEntry[str]], Any]
 ) -> None:
+    monkeypatch.setattr(kernel, "list_folder", None)
     real = os.scandir
 
     class Listing:
@@ -397,7 +468,14 @@ def test_a_file_that_vanishes_is_a_failure(tmp_path: Path, monkeypatch: pytest.M
     for name in ("a", "b", "c"):
         write(tmp_path / "sub" / name)
     fault = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    fake_listing(monkeypatch, lambda e: FakeEntry(e, fault) if e.name == "b" else e)
+
+    def change(entry: os.DirEntry[str]) -> Any:
+        if entry.name != "b":
+            return entry
+        (tmp_path / "sub/b").unlink()
+        return FakeEntry(entry, fault)
+
+    fake_listing(monkeypatch, change)
     files, failures = found(walk([tmp_path]))
     assert set(files) == {"sub/a", "sub/c"}
     assert failures == {
@@ -510,7 +588,7 @@ def test_a_mapping_with_lines_of_any_length(tmp_path: Path) -> None:
 def test_a_mapping_beyond_all_bounds_is_read_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk_module, "MAX_MAPPING_BYTES", 20)
+    monkeypatch.setattr("dumpscope.folders.MAX_MAPPING_BYTES", 20)
     write(tmp_path / "mapping.csv", b"11,Add.a\n12,Add.b\n13,Add.c\n14,Add.d\n")
     for name in ("11", "14"):
         write(tmp_path / name)

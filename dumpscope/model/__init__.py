@@ -24,10 +24,12 @@ from dumpscope.model.answer import (
     Verdict,
 )
 from dumpscope.model.found import (
+    FACTS,
     DumpFile,
     DumpName,
     Match,
     Place,
+    Portion,
     Role,
 )
 from dumpscope.model.measured import (
@@ -50,6 +52,7 @@ from dumpscope.model.ranks import RankEvent, RankState, RankSummary
 
 __all__ = [
     "BITS_UNKNOWN",
+    "FACTS",
     "FORM_CONVERTED",
     "FORM_RAW",
     "FORM_STATISTICS",
@@ -71,6 +74,7 @@ __all__ = [
     "OverflowRecord",
     "OverflowUnit",
     "Place",
+    "Portion",
     "RankEvent",
     "RankState",
     "RankSummary",

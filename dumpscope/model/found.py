@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import field
 from enum import IntEnum
 from typing import Literal
 
 from dumpscope.records import record
 
-__all__ = ["DumpFile", "DumpName", "Match", "Place", "Role"]
+__all__ = ["FACTS", "DumpFile", "DumpName", "Match", "Place", "Portion", "Role"]
+
+FACTS = struct.Struct("=QqqQ")
+"""What a `Portion` keeps of a file: size, mtime_ns, ctime_ns, inode."""
 
 Role = Literal["input", "output"]
 
@@ -89,3 +93,53 @@ class DumpFile:
     ctime_ns: int
     inode: int
     place: Place = field(default_factory=Place)
+
+
+@record(frozen=True, slots=True)
+class Portion:
+    """Files of one folder that were listed one after the other, before each is a `DumpFile`.
+
+    `path` and `relative` are what stands before the name in those of the files. `names` are names
+    on disk and the real ones as well. `facts` are the `FACTS` of each file.
+    """
+
+    path: str
+    relative: str
+    place: Place
+    names: list[str]
+    facts: bytes
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(memoryview(self.facts).cast("Q")[::4])
+
+    @property
+    def inodes(self) -> memoryview:
+        """The inode of each file."""
+        return memoryview(self.facts).cast("Q")[3::4]
+
+    def having(self, names: list[str], facts: bytes) -> Portion:
+        """Other files of the same folder."""
+        return Portion(self.path, self.relative, self.place, names, facts)
+
+    def part(self, start: int, end: int | None = None) -> Portion:
+        """Some of the files, by number."""
+        if start == 0 and end in (None, len(self.names)):
+            return self
+        last = None if end is None else end * FACTS.size
+        facts = self.facts[start * FACTS.size : last]
+        return self.having(self.names[start:end], facts)
+
+    def files(self) -> list[DumpFile]:
+        """Make an object for each file."""
+        path, relative, place = self.path, self.relative, self.place
+        return [
+            DumpFile(path + name, relative + name, name, size, mtime_ns, ctime_ns, inode, place)
+            for name, (size, mtime_ns, ctime_ns, inode) in zip(
+                self.names, FACTS.iter_unpack(self.facts), strict=True
+            )
+        ]

@@ -85,6 +85,10 @@ class RemoteWalker:
     def __next__(self) -> DumpFile | ReadFailure:
         return next(self._stream)
 
+    def portions(self) -> Iterator[DumpFile | ReadFailure]:
+        """Yield what iterating yields: each file comes with a tag of the storage's own."""
+        return self._stream
+
     def close(self) -> None:
         """Stop walking."""
         self._stream.close()

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from dumpscope.model import DumpFile, Place
+from dumpscope.model import DumpFile, Place, Portion
 from dumpscope.store.encoding import SqlValue
 
 __all__ = ["AwaitedBatch", "IdentityMaker"]
@@ -26,7 +26,6 @@ _MOST_REMEMBERED = 1 << 17
 _MARSHAL_VERSION = 2
 """From 3 on it refers to what it has written before, by chance of where objects come from."""
 
-_place: Callable[[DumpFile], Place] = attrgetter("place")
 _place_values: Callable[[Place], tuple[Any, ...]] = attrgetter(
     *(field.name for field in dataclasses.fields(Place))
 )
@@ -101,12 +100,23 @@ class IdentityMaker:
         hashed.update(_bytes(_file_values(file)))
         return hashed.digest()
 
-    def hash_batch(self, files: Sequence[DumpFile]) -> bytes:
-        """Hash several files in their order."""
-        hashed = hashlib.blake2b(_bytes((self.root, self.signature, len(files))), digest_size=16)
-        for place, some in groupby(files, _place):
-            hashed.update(_bytes((_place_values(place), list(map(_file_values, some)))))
+    def hash_batch(self, batch: Sequence[DumpFile | Portion]) -> bytes:
+        """Hash several files in their order. In how many portions they came does not show."""
+        hashed = hashlib.blake2b(_bytes((self.root, self.signature)), digest_size=16)
+        for (relative, place), some in groupby(batch, _folder):
+            if relative is None:
+                files = [_file_values(item) for item in some if type(item) is DumpFile]
+                hashed.update(_bytes((_place_values(place), files)))
+                continue
+            portions = [item for item in some if type(item) is Portion]
+            names = [name for portion in portions for name in portion.names]
+            hashed.update(_bytes((relative, _place_values(place), names)))
+            hashed.update(b"".join(portion.facts for portion in portions))
         return hashed.digest()
+
+
+def _folder(item: DumpFile | Portion) -> tuple[str | None, Place]:
+    return (item.relative if type(item) is Portion else None), item.place
 
 
 def _bytes(values: tuple[Any, ...]) -> bytes:

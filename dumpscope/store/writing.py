@@ -14,7 +14,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Literal
 
-from dumpscope.model import DumpFile, FileResult, ReadFailure, ScanOptions
+from dumpscope.model import DumpFile, FileResult, Portion, ReadFailure, ScanOptions
 from dumpscope.store.batches import insert_batch, link_batch
 from dumpscope.store.connection import StoreConnection
 from dumpscope.store.encoding import bindable, dump_json
@@ -79,30 +79,38 @@ class StoreWriting(StoreConnection):
                 (state, dump_json(dict(totals)), duration_s, number),
             )
 
-    def reuse(self, scan_id: str, files: Sequence[DumpFile], signature: str) -> list[bool]:
-        """Link the files whose record is there already; say of each whether it was.
+    def reuse(
+        self, scan_id: str, batch: Sequence[DumpFile | Portion], signature: str
+    ) -> list[DumpFile]:
+        """Link the files whose record is there already. Returns the others.
 
         A record is used again only if root, path, name, place, size, both times, inode and
         `signature` are the same and the file could be opened and read then.
         """
         number = self._scan_no(scan_id)
         maker = self._identity_maker(number, signature)
-        digest = maker.hash_batch(files)
+        digest = maker.hash_batch(batch)
+        count = sum(len(item) if type(item) is Portion else 1 for item in batch)
         with self._transaction() as connection:
-            if link_batch(connection, number, digest, len(files)):
-                return [True] * len(files)
+            if link_batch(connection, number, digest, count):
+                return []
+            files = _all_files(batch)
             identities = list(map(maker.hash, files))
             known = self._link_files(connection, number, identities)
             stored = [(known[i], i) for i in identities if i in known]
             self._shared.refresh()
-            batch = AwaitedBatch(digest, len(files), stored, self._shared.generation)
-            if stored and batch.is_whole:
-                insert_batch(connection, batch, batch.generation)
+            awaited = AwaitedBatch(digest, count, stored, self._shared.generation)
+            if stored and awaited.is_whole:
+                insert_batch(connection, awaited, awaited.generation)
         self._identified_for = number
-        for file, identity in zip(files, identities, strict=True):
-            if identity not in known:
-                maker.remember(file, identity, batch)
-        return [identity in known for identity in identities]
+        others = [
+            (file, identity)
+            for file, identity in zip(files, identities, strict=True)
+            if identity not in known
+        ]
+        for file, identity in others:
+            maker.remember(file, identity, awaited)
+        return [file for file, _ in others]
 
     def _link_files(
         self, connection: sqlite3.Connection, scan_no: int, identities: Sequence[bytes]
@@ -161,3 +169,13 @@ class StoreWriting(StoreConnection):
         if maker is None or (maker.root, maker.signature) != (row[0], signature):
             maker = self._last_maker = IdentityMaker(row[0], signature)
         return maker
+
+
+def _all_files(batch: Sequence[DumpFile | Portion]) -> list[DumpFile]:
+    files: list[DumpFile] = []
+    for item in batch:
+        if type(item) is Portion:
+            files += item.files()
+        elif type(item) is DumpFile:
+            files.append(item)
+    return files
