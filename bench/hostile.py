@@ -15,11 +15,13 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["damage", "make_hostile_tree", "snapshot"]
+from dumpscope.testing.damage import damage
+
+__all__ = ["WORDS", "make_hostile_tree", "snapshot"]
 
 _TIME = "1767225600000001"
 
-_WORDS: tuple[bytes, ...] = (
+WORDS: tuple[bytes, ...] = (
     b"\x1b[31mred\x1b]0;title\x07",
     b"two\nlines",
     b"carriage\rreturn",
@@ -53,33 +55,6 @@ _MAPPINGS = (
 )
 
 
-def damage(content: bytes, chance: random.Random) -> bytes:
-    """Change, cut out, repeat or cut off a few bytes."""
-    raw = bytearray(content)
-    for _ in range(chance.randint(1, 4)):
-        if not raw:
-            break
-        at = (
-            chance.randrange(len(raw))
-            if chance.random() < 0.5
-            else chance.randrange(min(len(raw), 256))
-        )
-        kind = chance.randrange(6)
-        if kind == 0:
-            raw[at] = chance.randrange(256)
-        elif kind == 1:
-            raw[at : at + 8] = chance.choice((b"\xff" * 8, b"\0" * 8, b"\x7f" * 8))
-        elif kind == 2:
-            del raw[at : at + chance.randint(1, 9)]
-        elif kind == 3:
-            raw[at:at] = raw[at : at + chance.randint(1, 64)]
-        elif kind == 4:
-            raw[at:at] = chance.choice(_WORDS)
-        else:
-            del raw[at:]
-    return bytes(raw)
-
-
 def make_hostile_tree(target: Path, dumps: Sequence[Path], seed: int, count: int = 24) -> None:
     """Fill a new folder with `count` entries made from `dumps`."""
     chance = random.Random(seed)
@@ -105,7 +80,7 @@ def make_hostile_tree(target: Path, dumps: Sequence[Path], seed: int, count: int
 def _make_folder(folder: bytes, chance: random.Random) -> bytes:
     kind = chance.randrange(5)
     if kind == 0:
-        parts = [b"20260101000000", b"0", chance.choice(_WORDS)[:60], b"1", b"0"]
+        parts = [b"20260101000000", b"0", chance.choice(WORDS)[:60], b"1", b"0"]
     elif kind == 1:
         parts = [b"d"] * chance.randint(64, 90)
     elif kind == 2:
@@ -113,7 +88,7 @@ def _make_folder(folder: bytes, chance: random.Random) -> bytes:
     elif kind == 3:
         parts = [chance.choice(_NUMBERS) or b"x" for _ in range(4)]
     else:
-        parts = [chance.choice(_WORDS)]
+        parts = [chance.choice(WORDS)]
     parts = [b"dots" if part == b".." else part.replace(b"/", b":") for part in parts]
     place = os.path.join(folder, *parts)
     if len(place) > 3000:
@@ -129,7 +104,7 @@ def _hostile_name(name: bytes, chance: random.Random) -> bytes:
     parts = name.split(b".")
     for _ in range(chance.randint(1, 2)):
         at = chance.randrange(len(parts))
-        word = chance.choice(_NUMBERS if parts[at].isdigit() else _WORDS)
+        word = chance.choice(_NUMBERS if parts[at].isdigit() else WORDS)
         parts[at] = word if chance.random() < 0.7 else parts[at] + word
     made = b".".join(parts).replace(b"/", b":")
     if chance.random() < 0.1:
@@ -154,7 +129,7 @@ def _put_damaged(folder: bytes, source: Path, chance: random.Random) -> None:
     name = os.fsencode(source.name)
     if chance.random() < 0.5:
         name = _hostile_name(name, chance)
-    _put(folder, name, damage(source.read_bytes(), chance))
+    _put(folder, name, damage(source.read_bytes(), chance, WORDS))
 
 
 def _put_empty(folder: bytes, source: Path, _: random.Random) -> None:

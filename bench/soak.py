@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from bench.hostile import damage, make_hostile_tree, snapshot
+from bench.hostile import WORDS, make_hostile_tree, snapshot
 from dumpscope.cli.main import run_with
 from dumpscope.store import Store
+from dumpscope.testing.damage import damage
 
 __all__ = ["PARTS", "Outcome", "find_faults", "main", "run_forked"]
 
@@ -295,7 +296,7 @@ def readers(rounds: int, seed: int) -> Iterator[list[str]]:
         faults = []
         for _ in range(1000):
             name, sample = chance.choice(files)
-            content = damage(sample.content, chance)
+            content = damage(sample.content, chance, WORDS)
             try:
                 exhaust(known[name], content, sample.name)
             except Exception as error:  # noqa: BLE001 - that is what is looked for

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from dumpscope.closing import Closing
 from dumpscope.errors import OptionsError
 from dumpscope.model import DumpFile
 
@@ -69,7 +70,7 @@ class Executor(Protocol):
         """Wait for what is running, and let the workers go."""
 
 
-class SerialExecutor:
+class SerialExecutor(Closing):
     """Does the work in the thread that asks for the results."""
 
     jobs = 1
@@ -88,14 +89,8 @@ class SerialExecutor:
     def close(self) -> None:
         pass
 
-    def __enter__(self) -> SerialExecutor:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class ThreadExecutor:
+class ThreadExecutor(Closing):
     """Does the work in `jobs` threads. It pays where the work lets go of the interpreter.
 
     `most_files` is how many files a batch has at most.
@@ -128,12 +123,6 @@ class ThreadExecutor:
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def __enter__(self) -> ThreadExecutor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def start_threads(jobs: int) -> ThreadPoolExecutor:

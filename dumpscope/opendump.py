@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cache
-from types import TracebackType
 
+from dumpscope.closing import Closing
 from dumpscope.errors import DumpReadError, OptionsError, UnknownFormatError
 from dumpscope.model import DumpFile, GraphNode, OverflowRecord
 from dumpscope.plugins import ReaderRegistry, load_readers
@@ -19,7 +19,7 @@ from dumpscope.walk import walk
 __all__ = ["Dump", "find_file", "is_dump_file", "open_dump"]
 
 
-class Dump:
+class Dump(Closing):
     """The tensors of one dump file, in the file's order.
 
     Iterate over it; `load()` of a tensor gives its values as a read-only array in the logical
@@ -135,17 +135,6 @@ class Dump:
     def close(self) -> None:
         """Close the file; tensors that were not loaded can no longer be."""
         self._source.close()
-
-    def __enter__(self) -> Dump:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _OwnSource(LocalSource):

@@ -234,6 +234,14 @@ def load_readers(points: Iterable[Point] | None = None) -> ReaderRegistry:
     return ReaderRegistry(readers, tuple(broken), tuple(plugins))
 
 
+def require_texts(kind: str, value: object, *attributes: str) -> None:
+    """Refuse a plugin that has no text in one of its attributes."""
+    for attribute in attributes:
+        text = getattr(value, attribute, None)
+        if not isinstance(text, str) or not text:
+            raise PluginError(f"the {kind} has no text in its attribute {attribute!r}")
+
+
 def check_reader(name: str, value: object) -> None:
     """Refuse what is no reader.
 
@@ -242,10 +250,7 @@ def check_reader(name: str, value: object) -> None:
     PluginError
         Something that the reader protocol asks for is missing or of the wrong type.
     """
-    for attribute in ("name", "formats", "versions"):
-        text = getattr(value, attribute, None)
-        if not isinstance(text, str) or not text:
-            raise PluginError(f"the reader has no text in its attribute {attribute!r}")
+    require_texts("reader", value, "name", "formats", "versions")
     own_name = getattr(value, "name", None)
     if own_name != name:
         raise PluginError(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar, cast
 
+from dumpscope.closing import Closing
 from dumpscope.errors import LostProcessesError
 from dumpscope.executors import (
     AHEAD,
@@ -37,8 +38,9 @@ LARGE_FILE_BYTES = 1 << 19
 """Files of this size keep the processor busy with their bytes, smaller ones with Python."""
 
 ALONE_BATCHES = 4
-"""So many batches of small files are done before processes are started for more of them. Each takes
-about a quarter of a second to start, on another core, so they are for trees of thousands of files."""
+"""So many batches of small files are done before processes are started for more of them. Each
+takes about a quarter of a second to start, on another core, so they are for trees of thousands of
+files."""
 
 MOST_PROCESSES = 3
 """What one thread can walk, take back and store, two processes can examine: more would wait."""
@@ -69,7 +71,7 @@ class _Ticket(Generic[Result]):
 _Sent = dict[WorkerProcess, deque[_Ticket[Result]]]
 
 
-class MixedExecutor:
+class MixedExecutor(Closing):
     """Takes threads for large files, and processes for many small ones.
 
     Threads pay where the work lets go of the interpreter, that is for large files. Small ones
@@ -255,12 +257,6 @@ class MixedExecutor:
             self._isolation.close()
         self._selector.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def __enter__(self) -> MixedExecutor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _count_waiting(process: WorkerProcess) -> int:

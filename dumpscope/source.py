@@ -14,9 +14,9 @@ import mmap
 import os
 import stat
 from collections.abc import Iterator
-from types import TracebackType
 from typing import NamedTuple, Protocol
 
+from dumpscope.closing import Closing
 from dumpscope.errors import DumpReadError, TruncatedDumpError
 from dumpscope.model import DumpFile
 
@@ -102,7 +102,7 @@ class DumpSource(Protocol):
         """Release the file."""
 
 
-class LocalSource:
+class LocalSource(Closing):
     """A file of the local file system, opened read-only.
 
     Parameters
@@ -180,12 +180,7 @@ class LocalSource:
     def read(self, offset: int, length: int) -> bytes:
         end = offset + length
         if end > self.size or offset < 0 or length < 0:
-            raise TruncatedDumpError(
-                f"expected {length} bytes, found {max(0, self.size - offset)}: "
-                "the file ends before them",
-                path=self.file.relative,
-                offset=max(offset, 0),
-            )
+            raise self._beyond(offset, length)
         if self._window_start <= offset and end <= self._window_end:
             start = offset - self._window_start
             return bytes(self._buffer.view[start : start + length])
@@ -206,12 +201,7 @@ class LocalSource:
     def blocks(self, offset: int, length: int) -> Iterator[memoryview]:
         end = offset + length
         if end > self.size or offset < 0 or length < 0:
-            raise TruncatedDumpError(
-                f"expected {length} bytes, found {max(0, self.size - offset)}: "
-                "the file ends before them",
-                path=self.file.relative,
-                offset=max(offset, 0),
-            )
+            raise self._beyond(offset, length)
         start = offset - self._window_start
         if start >= 0 and end <= self._window_end:
             # Small tensors come out of the block that is there already; a copy gives them an
@@ -307,21 +297,18 @@ class LocalSource:
         except OSError:
             return []
 
+    def _beyond(self, offset: int, length: int) -> TruncatedDumpError:
+        return TruncatedDumpError(
+            f"expected {length} bytes, found {max(0, self.size - offset)}: "
+            "the file ends before them",
+            path=self.file.relative,
+            offset=max(offset, 0),
+        )
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> LocalSource:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def check_beside(relative: str, file: DumpFile) -> None:

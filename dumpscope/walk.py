@@ -34,6 +34,7 @@ __all__ = [
     "Walker",
     "place_of",
     "resolve_roots",
+    "too_deep",
     "walk",
 ]
 
@@ -47,6 +48,18 @@ _DUMP_SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors")
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
 
 Found = Union[DumpFile, ReadFailure]
+
+
+def too_deep(relative: str) -> ReadFailure:
+    """The failure of a folder that is too deep below its root to be read."""
+    return ReadFailure(
+        relative,
+        WALK,
+        "DumpReadError",
+        None,
+        f"expected at most {MAX_DEPTH} levels of folders, found more: "
+        "name this folder as a path of its own",
+    )
 
 
 class Walk(Protocol):
@@ -249,14 +262,7 @@ class Walker:
                 name = parent.subfolders.pop()
                 relative = join(parent.relative, name)
                 if len(stack) > MAX_DEPTH:
-                    yield ReadFailure(
-                        relative,
-                        WALK,
-                        "DumpReadError",
-                        None,
-                        f"expected at most {MAX_DEPTH} levels of folders, found more: "
-                        "name this folder as a path of its own",
-                    )
+                    yield too_deep(relative)
                     continue
                 try:
                     descriptor = os.open(

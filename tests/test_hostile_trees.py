@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.hostile import damage, make_hostile_tree, snapshot
+from bench.hostile import WORDS, make_hostile_tree, snapshot
 from builders import Tensor, dump_file
 from dumpscope.dtypes import dtype_named
 from dumpscope.layouts import plan_geometry
@@ -18,6 +18,7 @@ from dumpscope.model import StatsLevel
 from dumpscope.scanning import scan
 from dumpscope.stats.measuring import measure
 from dumpscope.store import Store
+from dumpscope.testing.damage import damage
 from streamed_bytes import StreamedBytes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,8 +62,8 @@ def test_the_trees_hold_what_they_promise(tmp_path: Path, fixture_dir: Path) -> 
 
 def test_damage_is_the_same_for_the_same_seed() -> None:
     content = bytes(range(256)) * 4
-    made = [damage(content, random.Random(seed)) for seed in range(30)]
-    assert made == [damage(content, random.Random(seed)) for seed in range(30)]
+    made = [damage(content, random.Random(seed), WORDS) for seed in range(30)]
+    assert made == [damage(content, random.Random(seed), WORDS) for seed in range(30)]
     assert len(set(made)) > 20
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+from dumpscope.closing import Closing
 
 if TYPE_CHECKING:
     from dumpscope.scanning import Progress
@@ -14,7 +15,7 @@ __all__ = ["ScanProgress"]
 _SHOW_AFTER_S = 0.5
 
 
-class ScanProgress:
+class ScanProgress(Closing):
     """Shows how far a scan is, on a terminal or when asked to.
 
     Parameters
@@ -50,14 +51,3 @@ class ScanProgress:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-    def __enter__(self) -> ScanProgress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

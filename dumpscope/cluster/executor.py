@@ -15,6 +15,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
+from dumpscope.closing import Closing
 from dumpscope.cluster.connecting import Connection, call_text, connect
 from dumpscope.cluster.results import (
     FAILED,
@@ -65,7 +66,7 @@ class _Ticket:
         self.future = future
 
 
-class DaskExecutor:
+class DaskExecutor(Closing):
     """Runs the work of a scan on the workers of a cluster.
 
     Parameters
@@ -222,12 +223,6 @@ class DaskExecutor:
     def close(self) -> None:
         """Let go of the cluster."""
         self._connection.close()
-
-    def __enter__(self) -> DaskExecutor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_dask_executor(scheduler: str | None, jobs: int, *, waits: bool = False) -> DaskExecutor:

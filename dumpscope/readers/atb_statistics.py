@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dumpscope.dtypes import dtype_of_label
-from dumpscope.errors import CorruptDumpError, DumpReadError
+from dumpscope.errors import DumpReadError
 from dumpscope.layouts import plain
 from dumpscope.model import FORM_STATISTICS, Role
 from dumpscope.readers.atb_paths import order_of_ids
@@ -40,7 +40,6 @@ _REQUIRED = ("op name", "op id", "input/output", "index", "dtype", "shape")
 _IDS = regex(r"[0-9]{1,10}(?:_[0-9]{1,10}){0,31}")
 _NUMBER = regex(r"[0-9]{1,9}")
 _PROCESS = regex(r"([0-9]{1,5})_[0-9]+")
-_MAX_BAD_ROWS = 50
 _MAX_TENSORS = 1 << 14
 
 
@@ -49,21 +48,15 @@ def read_statistics(source: DumpSource) -> Iterator[Record]:
     table = CsvTable(source, _REQUIRED)
     current: Execution | None = None
     slots: set[tuple[Role, int]] = set()
-    bad = 0
-    for row in table.rows():
+
+    def parse(cells: Sequence[str]) -> tuple[Execution, TensorRecord]:
+        return _read_operation(table, cells, source), _read_tensor(table, cells)
+
+    for row in table.parse_rows(parse):
         if isinstance(row, DumpReadError):
             yield row
             continue
-        offset, cells = row
-        try:
-            started = _read_operation(table, cells, source)
-            tensor = _read_tensor(table, cells)
-        except (ValueError, CorruptDumpError) as error:
-            bad += 1
-            yield table.damage(offset, error)
-            if bad >= _MAX_BAD_ROWS:
-                raise table.damage(offset, f"so are {bad - 1} before it: gave up") from error
-            continue
+        started, tensor = row
         slot = (tensor.role, tensor.index)
         if (
             current is None

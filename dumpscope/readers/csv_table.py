@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
 from dumpscope.readers.array_records import check_shape
@@ -14,6 +15,9 @@ from dumpscope.source import DumpSource
 
 __all__ = ["CsvTable", "read_shape"]
 
+Parsed = TypeVar("Parsed")
+
+_MOST_REFUSED = 50
 _SHAPE = regex(r"[(\[]?\s*(?:[0-9]{1,18}(?:\s*[,x]\s*[0-9]{1,18}){0,31}\s*[,x]?)?\s*[)\]]?")
 
 
@@ -78,6 +82,33 @@ class CsvTable:
                 )
                 continue
             yield line.offset, cells
+
+    def parse_rows(
+        self, parse: Callable[[Sequence[str]], Parsed]
+    ) -> Iterator[Parsed | DumpReadError]:
+        """Yield what `parse` makes of each row; an error in place of one that is damaged.
+
+        Raises
+        ------
+        CorruptDumpError
+            So many rows are that `parse` refuses that it is no use to go on.
+        """
+        refused = 0
+        for row in self.rows():
+            if isinstance(row, DumpReadError):
+                yield row
+                continue
+            offset, cells = row
+            try:
+                parsed = parse(cells)
+            except (ValueError, CorruptDumpError) as error:
+                refused += 1
+                yield self.damage(offset, error)
+                if refused >= _MOST_REFUSED:
+                    why = f"so are {refused - 1} before it: gave up"
+                    raise self.damage(offset, why) from error
+                continue
+            yield parsed
 
     def cell(self, cells: Sequence[str], *names: str) -> str:
         """Return the cell of the first of these columns that is there, `""` without one."""

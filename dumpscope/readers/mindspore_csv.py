@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from dumpscope.dtypes import dtype_of_label
-from dumpscope.errors import CorruptDumpError, DumpReadError
+from dumpscope.errors import DumpReadError
 from dumpscope.layouts import plain
 from dumpscope.model import FORM_STATISTICS, DumpFile, Match, Role
 from dumpscope.readers.csv_table import CsvTable, read_shape
@@ -60,7 +60,6 @@ _START = regex(rb"(?:\xef\xbb\xbf)?\s*op type\s*,\s*op name\s*,\s*task id\s*,", 
 _NUMBER = regex(r"[0-9]{1,20}")
 _UNKNOWN_IDS = frozenset({0xFFFF, 0xFFFFFFFF})
 _MAX_TENSORS = 1 << 14
-_MAX_BAD_ROWS = 50
 
 _Key = tuple[str, str, int | None, int | None]
 
@@ -85,21 +84,16 @@ class MindSporeCsvReader:
         current: Execution | None = None
         key: _Key | None = None
         slots: set[tuple[Role, int]] = set()
-        order = bad = 0
-        for row in table.rows():
+        order = 0
+
+        def parse(cells: Sequence[str]) -> tuple[TensorRecord, tuple[_Key, int | None]]:
+            return _read_tensor(table, cells), _read_key(table, cells)
+
+        for row in table.parse_rows(parse):
             if isinstance(row, DumpReadError):
                 yield row
                 continue
-            offset, cells = row
-            try:
-                tensor = _read_tensor(table, cells)
-                row_key, timestamp = _read_key(table, cells)
-            except (ValueError, CorruptDumpError) as error:
-                bad += 1
-                yield table.damage(offset, error)
-                if bad >= _MAX_BAD_ROWS:
-                    raise table.damage(offset, f"so are {bad - 1} before it: gave up") from error
-                continue
+            tensor, (row_key, timestamp) = row
             slot = (tensor.role, tensor.index)
             if current is None or row_key != key or slot in slots or len(slots) >= _MAX_TENSORS:
                 if current is not None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
+from dumpscope.closing import Closing
 from dumpscope.errors import DumpReadError, StorageReadError, TruncatedDumpError
 from dumpscope.model import DumpFile
 from dumpscope.remote.listing import Entry, describe_one, join_path, list_folder
@@ -34,7 +34,7 @@ _PROBE_BYTES = 1 << 16
 _MOST_HELD_BYTES = 2 * CHUNK_BYTES
 
 
-class RemoteSource:
+class RemoteSource(Closing):
     """An object in some storage, seen through fsspec.
 
     Parameters
@@ -260,17 +260,6 @@ class RemoteSource:
 
     def close(self) -> None:
         self._windows.clear()
-
-    def __enter__(self) -> RemoteSource:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _locate(url: str) -> tuple[Any, str]:

@@ -21,7 +21,7 @@ from dumpscope.remote.listing import Entry, describe_one, join_path, list_folder
 from dumpscope.remote.mounts import Mount, StorageError, ask, mount
 from dumpscope.remote.urls import is_url, join_url, relative_url
 from dumpscope.roots import resolve_roots
-from dumpscope.walk import MAX_DEPTH, STORE_FOLDER, WALK
+from dumpscope.walk import MAX_DEPTH, STORE_FOLDER, WALK, too_deep
 
 __all__ = ["RemoteWalker", "find_remote_file", "is_remote_file"]
 
@@ -144,14 +144,7 @@ class RemoteWalker:
         while waiting:
             folder = waiting.pop()
             if folder.depth > MAX_DEPTH:
-                yield ReadFailure(
-                    folder.relative,
-                    WALK,
-                    "DumpReadError",
-                    None,
-                    f"expected at most {MAX_DEPTH} levels of folders, found more: "
-                    "name this folder as a path of its own",
-                )
+                yield too_deep(folder.relative)
                 continue
             yield from self._list_folder(filesystem, folder, root, waiting)
 

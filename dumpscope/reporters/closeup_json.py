@@ -11,7 +11,13 @@ from typing import Any
 from dumpscope.inspecting.closeup import Closeup, exponent_range
 from dumpscope.inspecting.views import FileView, OpView, View
 from dumpscope.model import Finding, OpRecord
-from dumpscope.reporters.document import build_finding, build_record, build_tensor, json_number
+from dumpscope.reporters.document import (
+    build_failure,
+    build_finding,
+    build_record,
+    build_tensor,
+    json_number,
+)
 from dumpscope.safetext import escape_json_text
 
 __all__ = ["SCHEMA", "build_view", "dump_view"]
@@ -53,16 +59,7 @@ def _build_file(file: FileView, ranks: dict[int, int | None], lang: str) -> dict
         "executions_left_out": file.left_out,
         "overflow_records": [build_record(record, None, lang) for record in file.overflow],
         "graph_nodes": file.nodes,
-        "read_failures": [
-            {
-                "file": failure.file,
-                "reader": failure.reader,
-                "error": failure.error,
-                "offset": failure.offset,
-                "message": failure.message,
-            }
-            for failure in file.failures
-        ],
+        "read_failures": list(map(build_failure, file.failures)),
     }
 
 

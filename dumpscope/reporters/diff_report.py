@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, TextIO
 
 from dumpscope.nightly.diffing import Change, Diff, Drift, FindingBrief, Kind, OperatorChange, Side
 from dumpscope.reporters.cells import shorten
 from dumpscope.reporters.document import json_number
+from dumpscope.reporters.json_lines import dump_json
 from dumpscope.reporters.text_page import TextColumn, TextPage, print_page
 from dumpscope.safetext import escape_json_text
 from dumpscope.version import VERSION
@@ -35,10 +35,10 @@ def dump_diff(diff: Diff, *, limit: int = 0, lang: str = "en") -> str:
     lines = []
     for key, value in build_diff(diff, limit=limit, lang=lang).items():
         if isinstance(value, list) and value:
-            text = "[\n  " + ",\n  ".join(_dump(entry) for entry in value) + "]"
+            text = "[\n  " + ",\n  ".join(dump_json(entry) for entry in value) + "]"
         else:
-            text = _dump(value)
-        lines.append(f"{_dump(key)}: {text}")
+            text = dump_json(value)
+        lines.append(f"{dump_json(key)}: {text}")
     return escape_json_text("{" + ",\n ".join(lines) + "}")
 
 
@@ -116,10 +116,6 @@ def _build_drift(drift: Drift) -> dict[str, Json]:
         "subnormal_before", "subnormal_now",
     )  # fmt: skip
     return {name: json_number(getattr(drift, name)) for name in fields}
-
-
-def _dump(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _cut(entries: list[Any], limit: int) -> list[Any]:

@@ -8,7 +8,6 @@ machine or the number of workers. What is not known is null. Non-finite numbers 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
@@ -18,15 +17,16 @@ from dumpscope.model import (
     OverflowFinding,
     OverflowRecord,
     OverflowUnit,
+    ReadFailure,
     Reason,
     Scan,
     TensorSummary,
 )
 from dumpscope.overflow import describe_status
+from dumpscope.reporters.json_lines import dump_lines
 from dumpscope.reporters.ranks import build_ranks
 from dumpscope.reporters.summary import headline_of
 from dumpscope.reporters.tables import cut, known_stats
-from dumpscope.safetext import escape_json_text
 from dumpscope.words import render, render_status
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "SCHEMA",
     "DocumentReporter",
     "build_document",
+    "build_failure",
     "build_finding",
     "build_record",
     "build_tensor",
@@ -68,9 +69,7 @@ def dump_document(scan: Scan, *, limit: int | None = None, lang: str = "en") -> 
 
     Parameters are those of `build_document`.
     """
-    document = build_document(scan, limit=limit, lang=lang)
-    lines = [f"{_dump(key)}: {_dump_lines(value)}" for key, value in document.items()]
-    return escape_json_text("{" + ",\n ".join(lines) + "}")
+    return dump_lines(build_document(scan, limit=limit, lang=lang))
 
 
 def build_document(scan: Scan, *, limit: int | None = None, lang: str = "en") -> dict[str, Json]:
@@ -118,16 +117,7 @@ def build_document(scan: Scan, *, limit: int | None = None, lang: str = "en") ->
             {**build_finding(finding, ranks, lang), "rank": None, "rule": finding.rule}
             for finding in expected
         ],
-        "read_failures": [
-            {
-                "file": failure.file,
-                "reader": failure.reader,
-                "error": failure.error,
-                "offset": failure.offset,
-                "message": failure.message,
-            }
-            for failure in scan.read_failures
-        ],
+        "read_failures": list(map(build_failure, scan.read_failures)),
         "overflow_records": [
             build_record(record, scan.record_rank.get(record.record_id), lang)
             for record in scan.overflow_records
@@ -217,6 +207,17 @@ def build_finding(finding: Finding, ranks: Mapping[int, int | None], lang: str) 
     if op.stack:
         entry["stack"] = list(op.stack)
     return entry
+
+
+def build_failure(failure: ReadFailure) -> dict[str, Json]:
+    """Return one read failure."""
+    return {
+        "file": failure.file,
+        "reader": failure.reader,
+        "error": failure.error,
+        "offset": failure.offset,
+        "message": failure.message,
+    }
 
 
 def build_tensor(tensor: TensorSummary) -> dict[str, Json]:
@@ -319,14 +320,3 @@ def _strict(value: object) -> Json:
     if isinstance(value, float):
         return json_number(value)
     return str(value)
-
-
-def _dump(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _dump_lines(value: Json) -> str:
-    """Write a list with one entry per line, so that documents can be searched and compared."""
-    if not isinstance(value, list) or not value:
-        return _dump(value)
-    return "[\n  " + ",\n  ".join(_dump(entry) for entry in value) + "]"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from dumpscope.errors import PluginError
 from dumpscope.installed import Point
-from dumpscope.plugins import BrokenPlugin, load_plugins
+from dumpscope.plugins import BrokenPlugin, load_plugins, require_texts
 from dumpscope.records import record
 from dumpscope.reporters.protocol import ENTRY_POINT_GROUP, Reporter
 
@@ -51,10 +51,7 @@ def check_reporter(name: str, value: Any) -> None:
     PluginError
         Something that the reporter protocol asks for is missing or of the wrong form.
     """
-    for attribute in ("name", "suffix", "option"):
-        text = getattr(value, attribute, None)
-        if not isinstance(text, str) or not text:
-            raise PluginError(f"the reporter has no text in its attribute {attribute!r}")
+    require_texts("reporter", value, "name", "suffix", "option")
     if value.name != name:
         raise PluginError(f"the reporter calls itself {value.name!r}, its entry point is {name!r}")
     option = value.option

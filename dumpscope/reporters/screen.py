@@ -5,15 +5,30 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from typing import TextIO
+from io import StringIO
+from typing import TYPE_CHECKING, TextIO
 
-__all__ = ["WIDEST", "WIDTH", "can_encode", "has_colour", "is_ascii_only", "width_of"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "WIDEST",
+    "WIDTH",
+    "can_encode",
+    "has_colour",
+    "is_ascii_only",
+    "open_console",
+    "read_console",
+    "width_of",
+]
 
 WIDTH = 100
 """Columns of sentences, and of all that does not go to a terminal."""
 
 WIDEST = 160
 """Columns that tables take at most, so that long names of operators are seen whole."""
+
+_MIN_WIDTH = 60
 
 
 def width_of(stream: TextIO) -> int:
@@ -26,6 +41,29 @@ def width_of(stream: TextIO) -> int:
 def has_colour(stream: TextIO) -> bool:
     """Whether colours are shown: on a terminal, but not where NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def open_console(width: int, *, colour: bool) -> Console:
+    """Make a console that prints into a text of its own; names in it are no markup."""
+    from rich.console import Console
+
+    return Console(
+        file=StringIO(),
+        width=max(width, _MIN_WIDTH),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        legacy_windows=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def read_console(console: Console) -> str:
+    """Return what was printed on such a console, without blanks at the end of lines."""
+    assert isinstance(console.file, StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
 
 def is_ascii_only(encoding: str | None, environment: Mapping[str, str]) -> bool:

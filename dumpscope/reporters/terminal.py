@@ -16,7 +16,15 @@ from dumpscope.model import Finding, Reason, Scan, Verdict
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.followers import choose_rows, count_hidden, is_follower
 from dumpscope.reporters.ranks import rank_notes
-from dumpscope.reporters.screen import WIDTH, can_encode, has_colour, is_ascii_only, width_of
+from dumpscope.reporters.screen import (
+    WIDTH,
+    can_encode,
+    has_colour,
+    is_ascii_only,
+    open_console,
+    read_console,
+    width_of,
+)
 from dumpscope.reporters.summary import (
     count_unchecked,
     headline_of,
@@ -42,7 +50,6 @@ __all__ = ["DEFAULT_LIMIT", "print_scan", "render_scan"]
 DEFAULT_LIMIT = 20
 """Findings that the table shows when nobody says how many."""
 
-_MIN_WIDTH = 60
 _DETAILS = 3
 """Files that could not be read and are named, and reasons; the reports name all."""
 
@@ -93,26 +100,10 @@ def render_scan(
     not follow another, and a few of those that do. Followers have one line each. No line is
     wider than `width` (at least 60) terminal cells, but for a command.
     """
-    from io import StringIO
-
-    from rich.console import Console
-
-    text = StringIO()
-    console = Console(
-        file=text,
-        width=max(width, _MIN_WIDTH),
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        no_color=not colour,
-        legacy_windows=False,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
+    console = open_console(width, colour=colour)
     page = _Page(scan, limit, lang, console, ascii_only=ascii_only)
     page.print_all()
-    lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    return "\n".join(lines) + "\n"
+    return read_console(console)
 
 
 class _Page:

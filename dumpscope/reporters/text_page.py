@@ -9,20 +9,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
-from dumpscope.reporters.screen import WIDTH, has_colour, is_ascii_only, width_of
+from dumpscope.reporters.screen import (
+    WIDTH,
+    has_colour,
+    is_ascii_only,
+    open_console,
+    read_console,
+    width_of,
+)
 from dumpscope.safetext import make_ascii, make_printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["TextColumn", "TextPage", "print_page"]
-
-_MIN_WIDTH = 60
 
 
 @record(frozen=True, slots=True)
@@ -103,22 +107,8 @@ def print_page(
     fill: Callable[[TextPage, str], None], *, lang: str = "en", stream: TextIO | None = None
 ) -> None:
     """Let `fill` (page, language) print to a stream, stdout by default, as that can show it."""
-    from rich.console import Console
-
     stream = sys.stdout if stream is None else stream
     ascii_only = is_ascii_only(getattr(stream, "encoding", None), os.environ)
-    colour = has_colour(stream)
-    text = StringIO()
-    console = Console(
-        file=text,
-        width=max(width_of(stream), _MIN_WIDTH),
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        no_color=not colour,
-        legacy_windows=False,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
+    console = open_console(width_of(stream), colour=has_colour(stream))
     fill(TextPage(console, ascii_only=ascii_only), "en" if ascii_only else lang)
-    stream.write("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
+    stream.write(read_console(console))

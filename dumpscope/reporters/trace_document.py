@@ -6,13 +6,12 @@ order, so that the parents of a node come before it. What is not known is null.
 
 from __future__ import annotations
 
-import json
 from typing import Any, BinaryIO
 
 from dumpscope.model import Finding, OpRecord, TensorSummary
+from dumpscope.reporters.json_lines import dump_lines
 from dumpscope.reporters.trace_labels import deciding_tensor
 from dumpscope.reporters.trace_summary import summarize_trace
-from dumpscope.safetext import escape_json_text
 from dumpscope.tracing.folding import rate_nodes
 from dumpscope.tracing.trace import Node, Trace
 from dumpscope.words import render
@@ -37,10 +36,8 @@ def write_document(
         Nodes to list at most, the first in causal order; 0 lists all, `None` 1,000.
     """
     shown = DEFAULT_LIMIT if limit is None else limit
-    document = build_trace_document(trace, limit=shown, lang=lang)
-    lines = [f"{_dump(key)}: {_dump_lines(value)}" for key, value in document.items()]
-    text = "{" + ",\n ".join(lines) + "}\n"
-    target.write(escape_json_text(text).encode())
+    text = dump_lines(build_trace_document(trace, limit=shown, lang=lang))
+    target.write(f"{text}\n".encode())
 
 
 def build_trace_document(trace: Trace, *, limit: int = 0, lang: str = "en") -> dict[str, Json]:
@@ -129,14 +126,3 @@ def _build_tensor(tensor: TensorSummary | None) -> dict[str, Json] | None:
         "neginf": stats.neginf,
         "saturated": stats.saturated,
     }
-
-
-def _dump(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _dump_lines(value: Json) -> str:
-    """Write a list with one entry per line, so that documents can be searched and compared."""
-    if not isinstance(value, list) or not value:
-        return _dump(value)
-    return "[\n  " + ",\n  ".join(_dump(entry) for entry in value) + "]"

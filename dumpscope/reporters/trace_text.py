@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, TextIO
 
 from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
-from dumpscope.reporters.screen import WIDTH, has_colour, is_ascii_only, width_of
+from dumpscope.reporters.screen import (
+    WIDTH,
+    has_colour,
+    is_ascii_only,
+    open_console,
+    read_console,
+    width_of,
+)
 from dumpscope.reporters.summary import options_of
 from dumpscope.reporters.trace_labels import (
     count_bad,
@@ -37,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["print_trace", "render_trace"]
 
-_MIN_WIDTH = 60
 _LEAST_ROOM = 24
 """Cells that the names have at least; columns on the right are left out for them."""
 _MOST_OUTSIDE = 5
@@ -98,23 +104,15 @@ def render_trace(
     ascii_only
         Draw with ASCII and escape everything else.
     """
-    from io import StringIO
-
-    from rich.console import Console
     from rich.text import Text
 
-    text = StringIO()
-    width = max(width, _MIN_WIDTH)
-    console = Console(
-        file=text, width=width, force_terminal=colour, no_color=not colour, markup=False,
-        color_system="standard" if colour else None, legacy_windows=False, highlight=False,
-        emoji=False,
-    )  # fmt: skip
+    console = open_console(width, colour=colour)
+    width = console.width
     page = _Page(trace, limit, "en" if ascii_only else lang, width, ascii_only=ascii_only)
     for line in page.lines():
         shown = line if isinstance(line, Text) else Text(line)
         console.print(shown, soft_wrap=True)
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+    return read_console(console)
 
 
 class _Page:

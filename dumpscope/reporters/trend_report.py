@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import heapq
 import io
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Any, BinaryIO, TextIO
@@ -14,6 +13,7 @@ from dumpscope.nightly.trend import LARGE_GRADIENT, Point, Series
 from dumpscope.records import record
 from dumpscope.reporters.document import json_number
 from dumpscope.reporters.flat import format_cell
+from dumpscope.reporters.json_lines import dump_json
 from dumpscope.reporters.tables import Cell
 from dumpscope.reporters.text_page import TextColumn, TextPage, print_page
 from dumpscope.safetext import escape_json_text
@@ -128,8 +128,8 @@ def dump_trend(trend: Trend) -> str:
             "left_out": trend.tensors - len(trend.series),
         },
     }
-    lines = [f"{_dump(key)}: {_dump(value)}" for key, value in head.items()]
-    series = ",\n  ".join(_dump(_build_series(entry)) for entry in trend.series)
+    lines = [f"{dump_json(key)}: {dump_json(value)}" for key, value in head.items()]
+    series = ",\n  ".join(dump_json(_build_series(entry)) for entry in trend.series)
     lines.append(f'"series": [\n  {series}]' if series else '"series": []')
     return escape_json_text("{" + ",\n ".join(lines) + "}")
 
@@ -178,10 +178,6 @@ def _build_point(point: Point) -> dict[str, Json]:
         "rms": json_number(point.rms),
         "l2": json_number(point.l2),
     }
-
-
-def _dump(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 # --- the table ----------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from the records whenever they are asked for.
 from __future__ import annotations
 
 import os
-from types import TracebackType
 
+from dumpscope.closing import Closing
 from dumpscope.store.copying import StoreCopying
 from dumpscope.store.listing import ScanInfo, ScanState, StoreListing
 from dumpscope.store.location import default_store_path, existing_store_path, is_users_own
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-class Store(StoreWriting, StoreReading, StoreCopying, StoreListing):
+class Store(StoreWriting, StoreReading, StoreCopying, StoreListing, Closing):
     """One store file, opened with `Store.open`. Use it from the thread that opened it."""
 
     @classmethod
@@ -69,14 +69,3 @@ class Store(StoreWriting, StoreReading, StoreCopying, StoreListing):
         name = os.fspath(path)
         connection, journal = open_file(name, create=create, write=write, busy_s=busy_s, vfs=vfs)
         return cls(connection, name, journal)
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

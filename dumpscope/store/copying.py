@@ -10,11 +10,11 @@ from dumpscope.model import (
     FileResult,
     GraphNode,
     OverflowRecord,
-    OverflowUnit,
     Place,
     ReadFailure,
 )
 from dumpscope.store.encoding import load_json, whole_number, whole_text
+from dumpscope.store.found_rows import make_failure, make_node, make_overflow
 from dumpscope.store.querying import OP_COLUMNS, KindReader, StoreQuerying, make_op
 
 __all__ = ["StoreCopying"]
@@ -72,7 +72,7 @@ class StoreCopying(StoreQuerying):
             rows = connection.execute(
                 f"{_FAILURE} WHERE scan_no = ? ORDER BY failure_id", (number,)
             ).fetchall()
-            yield from map(_failure_of, rows)
+            yield from map(make_failure, rows)
 
     def _result_of(
         self, row: tuple[Any, ...], places: dict[int, Place], kind_at: KindReader
@@ -94,15 +94,15 @@ class StoreCopying(StoreQuerying):
         if has_more:
             asked = (file_id,)
             overflow = tuple(
-                _record_of(found, relative, places)
+                make_overflow(found, relative, places)
                 for found in connection.execute(_OVERFLOW, asked).fetchall()
             )
             graph = tuple(
-                _node_of(found, relative) for found in connection.execute(_GRAPH, asked).fetchall()
+                make_node(found, relative) for found in connection.execute(_GRAPH, asked).fetchall()
             )
             failures = tuple(
                 map(
-                    _failure_of,
+                    make_failure,
                     connection.execute(
                         f"{_FAILURE} WHERE file_id = ? ORDER BY failure_id", asked
                     ).fetchall(),
@@ -120,44 +120,3 @@ class StoreCopying(StoreQuerying):
             () if notes is None else tuple(load_json(notes)),
             whole_number(bytes_read),
         )
-
-
-def _record_of(row: tuple[Any, ...], relative: str, places: dict[int, Place]) -> OverflowRecord:
-    record_id, place_id, known_kind, timestamp, start_ns, file, units = row
-    return OverflowRecord(
-        tuple(
-            OverflowUnit(
-                kind, tuple(status), model_id, stream_id, task_id, context_id, thread_id,
-                tuple((name, value) for name, value in fields),
-            )
-            for kind, status, model_id, stream_id, task_id, context_id, thread_id, fields
-            in load_json(units)
-        ),
-        relative if file is None else whole_text(file),
-        whole_number(timestamp),
-        whole_number(start_ns),
-        bool(known_kind),
-        places[place_id],
-        record_id,
-    )  # fmt: skip
-
-
-def _node_of(row: tuple[Any, ...], relative: str) -> GraphNode:
-    name, op_type, order, file, links = row
-    inputs, original_names = load_json(links)
-    return GraphNode(
-        whole_text(name),
-        whole_text(op_type),
-        tuple((producer, index) for producer, index in inputs),
-        tuple(original_names),
-        whole_number(order),
-        relative if file is None else whole_text(file),
-    )
-
-
-def _failure_of(row: tuple[Any, ...]) -> ReadFailure:
-    file, reader, error, offset, message = row
-    return ReadFailure(
-        whole_text(file), whole_text(reader), whole_text(error), whole_number(offset),
-        whole_text(message),
-    )  # fmt: skip

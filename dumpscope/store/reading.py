@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dumpscope.model import Counts, GraphNode, OverflowRecord, OverflowUnit, Place, ReadFailure
-from dumpscope.store.encoding import load_json, whole_number, whole_text
+from dumpscope.model import Counts, GraphNode, OverflowRecord, Place, ReadFailure
+from dumpscope.store.encoding import load_json, whole_text
+from dumpscope.store.found_rows import make_failure, make_node, make_overflow
 from dumpscope.store.op_reading import StoreOps
 from dumpscope.store.selection import Selection
 
@@ -21,7 +22,7 @@ class StoreReading(StoreOps):
         """Yield what could not be read, by file and offset."""
         number = self._scan_no(scan_id)
         with self._read() as connection:
-            for file, reader, error, offset, message, _ in connection.execute(
+            for row in connection.execute(
                 "SELECT file, reader, error, byte_offset, message, failure_id FROM failures"
                 " WHERE scan_no = :scan UNION ALL"
                 " SELECT e.file, e.reader, e.error, e.byte_offset, e.message, e.failure_id"
@@ -30,10 +31,7 @@ class StoreReading(StoreOps):
                 " ORDER BY 1, 4, 5, 6",
                 {"scan": number},
             ):
-                yield ReadFailure(
-                    whole_text(file), whole_text(reader), whole_text(error),
-                    whole_number(offset), whole_text(message),
-                )  # fmt: skip
+                yield make_failure(row[:-1])
 
     def places(self, scan_id: str) -> list[Place]:
         """All places in which files of a scan lie, whatever came of them."""
@@ -76,47 +74,21 @@ class StoreReading(StoreOps):
                 " ORDER BY p.source, p.run, p.step, p.device, r.start_ns, f.relative, r.record_id",
                 conditions.parameters,
             ):
-                record_id, place_id, known_kind, timestamp, start_ns, file, units, relative = row
-                yield OverflowRecord(
-                    tuple(
-                        OverflowUnit(
-                            kind, tuple(status), model_id, stream_id, task_id, context_id,
-                            thread_id, tuple((name, value) for name, value in fields),
-                        )
-                        for (
-                            kind, status, model_id, stream_id, task_id, context_id, thread_id,
-                            fields,
-                        ) in load_json(units)
-                    ),
-                    whole_text(relative if file is None else file),
-                    whole_number(timestamp),
-                    whole_number(start_ns),
-                    bool(known_kind),
-                    places[place_id],
-                    record_id,
-                )  # fmt: skip
+                yield make_overflow(row[:-1], row[-1], places)
 
     def graph_nodes(self, scan_id: str, op_type: str | None = None) -> Iterator[GraphNode]:
         """Yield the operators of graph texts, by file and order, or those of one type."""
         number = self._scan_no(scan_id)
         condition = "" if op_type is None else " WHERE g.op_type = :op_type"
         with self._read() as connection:
-            for name, kind, order, file, links, relative in connection.execute(
+            for row in connection.execute(
                 "SELECT g.name, g.op_type, g.order_no, g.file, g.links, f.relative FROM graph g"
                 " CROSS JOIN scan_files l ON l.scan_no = :scan AND l.file_id = g.file_id"
                 f" CROSS JOIN files f ON f.file_id = g.file_id{condition}"
                 " ORDER BY f.relative, g.order_no, g.node_id",
                 {"scan": number, "op_type": op_type},
             ):
-                inputs, original_names = load_json(links)
-                yield GraphNode(
-                    whole_text(name),
-                    whole_text(kind),
-                    tuple((producer, index) for producer, index in inputs),
-                    tuple(original_names),
-                    whole_number(order),
-                    whole_text(relative if file is None else file),
-                )
+                yield make_node(row[:-1], row[-1])
 
     def unknown_files(self, scan_id: str) -> Iterator[str]:
         """Yield the files that no reader knew, by path."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-__all__ = ["cut_positions", "giant_numbers", "hostile_names", "mutated", "strange_heads"]
+__all__ = ["cut_positions", "damage", "giant_numbers", "hostile_names", "mutated", "strange_heads"]
 
 _SEED = 20_251_129
 
@@ -50,14 +50,21 @@ def giant_numbers(content: bytes, head_bytes: int, samples: int) -> Iterator[tup
 
 
 def mutated(content: bytes, seed: int) -> bytes:
-    """Return the file with some bytes changed, cut out, repeated or cut off."""
-    chance = _chance(seed)
+    """Return the file with some bytes changed, cut out, repeated, put in or cut off."""
+    return damage(content, _chance(seed), _GIANTS)
+
+
+def damage(content: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    """Change, cut out, repeat or cut off a few bytes, or put in one of the words.
+
+    Half of it happens to the first 256 bytes.
+    """
     raw = bytearray(content)
     for _ in range(chance.randint(1, 4)):
         if not raw:
             break
-        at = chance.randrange(len(raw))
-        kind = chance.randrange(5)
+        at = chance.randrange(len(raw) if chance.random() < 0.5 else min(len(raw), 256))
+        kind = chance.randrange(6)
         if kind == 0:
             raw[at] = chance.randrange(256)
         elif kind == 1:
@@ -66,6 +73,8 @@ def mutated(content: bytes, seed: int) -> bytes:
             del raw[at : at + chance.randint(1, 9)]
         elif kind == 3:
             raw[at:at] = raw[at : at + chance.randint(1, 64)]
+        elif kind == 4:
+            raw[at:at] = chance.choice(words)
         else:
             del raw[at:]
     return bytes(raw)
