@@ -1,7 +1,7 @@
 """A scan, from paths to the answer: walk, read, measure, store, conclude.
 
-What was read is committed in batches, so a scan that is stopped at any moment loses at most the
-batch in flight, and the next scan of the same tree starts from there.
+What was read is committed in batches, so a scan that is killed at any moment loses at most the
+batches in flight and those of the last moment; the next scan of the same tree starts from there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, Union
 from dumpscope.conclude import conclude
 from dumpscope.cutting import cut
 from dumpscope.errors import LostProcessesError, OptionsError, StoreError
-from dumpscope.executors import Executor, count_jobs
+from dumpscope.executors import BATCH_FILES, Executor, count_jobs
 from dumpscope.growth import is_growing
 from dumpscope.model import DumpFile, FileResult, Place, Portion, ReadFailure, Scan, ScanOptions
 from dumpscope.plugins import ReaderRegistry, load_readers
@@ -37,6 +37,10 @@ __all__ = ["Progress", "load_scan", "scan", "scan_into"]
 
 MOST_GROWING = 100
 """How many files that are still being written are named."""
+
+COMMIT_S = 0.2
+"""How long what was read may wait to be stored with more. A transaction takes as long as storing
+what ten large files gave, and these come one by one."""
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -246,7 +250,7 @@ def _read_all(
             tell()
             yield from unknown
 
-    with seldom_collecting():
+    with seldom_collecting(), closing(_Commits(store, scan_id, signature)) as commits:
         files = unread()
         first = next(files, None)
         if first is None:
@@ -254,7 +258,7 @@ def _read_all(
         executor = make_executor()
         batches = executor.group(chain((first,), files))
         for results in executor.run(Worker(registry, options), batches):
-            store.add(scan_id, results, signature)
+            commits.take(results)
             growing += (
                 result.file.relative
                 for result in results
@@ -265,6 +269,29 @@ def _read_all(
             done_files += len(results)
             done_bytes += sum(result.file.size for result in results)
             tell()
+
+
+class _Commits:
+    """Stores what was read: soon, but not each large file in a transaction of its own."""
+
+    def __init__(self, store: Store, scan_id: str, signature: str) -> None:
+        self._store = store
+        self._scan_id = scan_id
+        self._signature = signature
+        self._waiting: list[FileResult] = []
+        self._stored_at = time.monotonic()
+
+    def take(self, results: Sequence[FileResult]) -> None:
+        self._waiting += results
+        if len(self._waiting) >= BATCH_FILES or time.monotonic() - self._stored_at >= COMMIT_S:
+            self.close()
+
+    def close(self) -> None:
+        """Store what waits, also where the scan was stopped."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._store.add(self._scan_id, waiting, self._signature)
+        self._stored_at = time.monotonic()
 
 
 class NothingToWalk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,6 +142,52 @@ def test_an_interrupted_scan_leaves_what_it_read(
         assert not load_scan(store, unfinished.scan_id).complete
         whole = scan(sample, store=store)
     assert essence(whole) == essence(scan(sample))
+
+
+@pytest.mark.parametrize(("wait_s", "transactions"), [(1e9, [3]), (0.0, [1, 1, 1])])
+def test_large_files_share_a_transaction_unless_it_would_be_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_s: float, transactions: list[int]
+) -> None:
+    raw = b"\x00\x3c" * (3 << 19)  # two of these are more than a batch
+    for number in range(3):
+        path = tmp_path / f"dump/Add.net_Add.{number}.1.176722560000000{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(dump_file([], [Tensor(raw, shape=(3 << 19,))]))
+    stored = []
+    add = Store.add
+
+    def watched(store: Store, scan_id: str, results: Sequence[FileResult], signature: str) -> None:
+        stored.append(len(results))
+        add(store, scan_id, results, signature)
+
+    monkeypatch.setattr(Store, "add", watched)
+    monkeypatch.setattr("dumpscope.scanning.COMMIT_S", wait_s)
+    for jobs in (1, 2):
+        stored.clear()
+        answer = scan(tmp_path / "dump", ScanOptions(jobs=jobs))
+        assert stored == transactions
+        assert answer.counts.files == 3
+        assert answer.exit_status == 0
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_waits_to_be_stored_is_stored_when_the_scan_is_stopped(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    monkeypatch.setattr("dumpscope.scanning.COMMIT_S", 1e9)
+    monkeypatch.setattr("dumpscope.executors.BATCH_FILES", 1)
+    monkeypatch.setattr("dumpscope.executors.BATCH_BYTES", 1)
+    seen: list[int] = []
+
+    def stop(progress: Progress) -> None:
+        seen.append(progress.files)
+        if progress.files >= 5:
+            raise KeyboardInterrupt
+
+    with Store.open(tmp_path / "scans.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            scan_into(store, sample, ScanOptions(jobs=jobs), progress=stop)
+        assert load_scan(store).counts.files == seen[-1]
 
 
 def test_load_scan_gives_the_same_answer_again(sample: Path, tmp_path: Path) -> None:
