@@ -11,8 +11,10 @@ import pytest
 from cli_runs import ROOT, run
 
 # Beside a Chinese character; a point only at the end of a sentence, as "dump.json" has one too.
+# Brackets around Chinese words, and a space behind a mark that brings its own.
 _HALF_WIDTH = re.compile(
     r"[\u4e00-\u9fff）][,;:!?](?![0-9])|[,;:] ?[\u4e00-\u9fff]|[\u4e00-\u9fff]\. "
+    r"|\([^()]*[\u4e00-\u9fff][^()]*\)|[，：；（] (?! *$)"
 )
 _COMMANDS = (
     ("report",),
@@ -57,7 +59,8 @@ def test_no_half_width_marks(tree: str, command: tuple[str, ...], stores: dict[s
 
 
 def test_the_marks_that_are_looked_for() -> None:
-    for wrong in ("异常元素: [0]", "设备 0; 任务", "读取器, 大小", "次正规区. 每行", "任务: 全部"):
+    for wrong in ("异常元素: [0]", "设备 0; 任务", "读取器, 大小", "次正规区. 每行", "任务: 全部",
+                  "Mul (自此为 NaN)", "自行异常： Mul"):  # fmt: skip
         assert _HALF_WIDTH.search(wrong), wrong
     for right in ("设备 0，任务 3", "dump_path: a", "共 1,024 个", "3:45 的记录", "dump.json 中"):
         assert not _HALF_WIDTH.search(right), right

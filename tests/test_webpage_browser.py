@@ -236,6 +236,21 @@ def test_colours_follow_the_system_until_they_are_chosen(show: Show) -> None:
     assert page.evaluate(GROUND) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_reason_can_be_read_on_paper_and_on_a_small_screen(show: Show, lang: str) -> None:
+    page = show(mixed_scan(), lang=lang)
+    width = f"document.querySelector('{ROWS} td.c-reason').getBoundingClientRect().width"
+    right = f"document.querySelector('{ROWS} td.c-reason').getBoundingClientRect().right"
+    page.resize(1280, 800)
+    assert page.evaluate(right) <= 1280  # without scrolling aside
+    assert page.evaluate(width) >= 18 * 14
+    # A4 in landscape with margins of 12 mm, in pixels of 1/96 inch.
+    page.resize(round((297 - 24) / 25.4 * 96), 700)
+    page.show_as(printed=True)
+    assert page.evaluate(width) >= 26 * 10
+    assert page.evaluate(right) <= 1032
+
+
 CONTRAST = """
 (() => {
   const numbers = (text) => text.match(/[\\d.]+/g).map(Number);

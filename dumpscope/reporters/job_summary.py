@@ -130,7 +130,8 @@ def _tell(reasons: list[Reason], lang: str) -> list[str]:
 def _tell_step(text: str) -> str:
     """Write the command as code: what it is to be copied from must not hold escapes."""
     words, command = split_command(text)
-    return f"{escape_markdown(words)} {_code(command)}"
+    space = "" if words.endswith("：") else " "
+    return f"{escape_markdown(words)}{space}{_code(command)}"
 
 
 def _section(key: str, texts: list[str], lang: str) -> list[str]:

@@ -99,11 +99,11 @@ def _make_page(trace: Trace, limit: int | None, lang: str) -> str:
         style=picture_style() + read_template("trace_page.css"),
         script=script,
         script_hash=_hash_of(script),
-        data=_embed(_make_data(rows, picture)),
+        data=_embed(_make_data(rows, picture, lang)),
         rows=len(rows),
         left_out=len(trace.nodes) - len(rows),
         options=options_of(trace.found_by),
-        static_rows=[_static_row(trace, row) for row in rows[:_STATIC_ROWS]],
+        static_rows=[_static_row(trace, row, lang) for row in rows[:_STATIC_ROWS]],
         ranks=sorted({row.device for row in rows if row.device is not None}),
         steps=sorted({row.step for row in rows if row.step is not None}),
         verdicts=_distinct(row.verdict for row in rows),
@@ -152,13 +152,14 @@ def _make_row(trace: Trace, node: Node, begun: dict[object, int], lang: str) -> 
     )
 
 
-def _static_row(trace: Trace, row: _Row) -> dict[str, object]:
+def _static_row(trace: Trace, row: _Row, lang: str) -> dict[str, object]:
     """Return a row as the page shows it without a script."""
     source = ""
     if row.source >= 0:
         node = trace.nodes[row.source]
         number = None if node.finding is None else node.finding.rank
-        source = f"{name_op(node.op) if number is None else f'#{number}'} ({row.evidence})"
+        source = name_op(node.op) if number is None else f"#{number}"
+        source += _bracket_of(lang).replace("{}", row.evidence)
     shown = {
         "rank": row.rank, "step": row.step, "device": row.device, "stream": row.stream,
     }  # fmt: skip
@@ -174,7 +175,11 @@ def _static_row(trace: Trace, row: _Row) -> dict[str, object]:
     }
 
 
-def _make_data(rows: Sequence[_Row], picture: Picture) -> dict[str, Any]:
+def _bracket_of(lang: str) -> str:
+    return "（{}）" if lang.startswith("zh") else " ({})"
+
+
+def _make_data(rows: Sequence[_Row], picture: Picture, lang: str) -> dict[str, Any]:
     """Return what the script reads: columns, and numbers for texts that come again."""
     types, verdicts, styles, evidence = (
         _distinct(getattr(row, name) for row in rows)
@@ -191,6 +196,7 @@ def _make_data(rows: Sequence[_Row], picture: Picture) -> dict[str, Any]:
         "verdicts": verdicts,
         "styles": styles,
         "evidence": evidence,
+        "bracket": _bracket_of(lang),
         "members": [box.members for box in picture.boxes],
         "columns": {
             "rank": [row.rank for row in rows],

@@ -330,7 +330,8 @@ def fill_template(template: str, facts: Facts, *, chinese: bool = False) -> str:
         filled += [_FIELD.sub(_field, template[end : match.start()]), _part(match)]
         end = match.end()
     filled.append(_FIELD.sub(_field, template[end:]))
-    return " ".join("".join(filled).split()).replace("若干 ", "若干")
+    text = " ".join("".join(filled).split())
+    return re.sub("(若干|[，：；（]) ", r"\1", text) if chinese else text
 
 
 def _name_operator(facts: Facts, *, chinese: bool) -> str:

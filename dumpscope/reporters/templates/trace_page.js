@@ -37,7 +37,7 @@
     if (source < 0) { return ""; }
     const number = columns.rank[source];
     const from = number === null ? (source < count ? opName(source) : "") : "#" + number;
-    return from + " (" + data.evidence[columns.evidence[i]] + ")";
+    return from + data.bracket.replace("{}", data.evidence[columns.evidence[i]]);
   };
 
   const makeRow = (i) => {
