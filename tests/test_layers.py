@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,34 @@ def imports_of(name: str) -> set[str]:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
+
+
+def libraries_at_run_time(tree: ast.AST) -> set[str]:
+    """Top names of what is imported where a program runs, not only where types are checked."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            found.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.add(node.module.partition(".")[0])
+        found |= libraries_at_run_time(node)
+    return found
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_only_what_is_declared_is_imported(name: str) -> None:
+    # An environment for development has more, and so do those with an older Python.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dask"],
+             *project["optional-dependencies"]["remote"], "dask", "torch"]  # fmt: skip
+    declared = {re.split("[^A-Za-z0-9_]", text)[0] for text in asked} - {"protobuf"}
+    if name.startswith("testing"):
+        declared.add("pytest")
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    libraries = libraries_at_run_time(tree) - sys.stdlib_module_names - {"dumpscope", "google"}
+    assert libraries <= declared
 
 
 def floor_of(name: str) -> int:
