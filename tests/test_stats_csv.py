@@ -137,6 +137,37 @@ def test_type_that_is_not_known() -> None:
     assert one("Output,0,8,UNKNOW,ND,4,NA,NA,NA,4,NA,NA,NA").dtype == "undefined"
 
 
+@pytest.mark.parametrize("label", ["UNKNOW", "-"])
+def test_values_of_a_type_that_its_writer_did_not_know_are_not_clean(label: str) -> None:
+    tensor = one(f"Output,0,8,{label},ND,4,0,0,0,4,0,0,0")
+    assert (tensor.stats, tensor.unchecked) == (None, "undefined_dtype")
+    assert stats_of(f"Output,0,8,{label},ND,4,0,0,0,4,2,0,0").nan == 2
+
+
+@pytest.mark.parametrize(
+    ("extremes", "expected"),
+    [
+        ("inf,1", (0, 1, 0)),
+        ("1,-inf", (0, 0, 1)),
+        ("inf,-inf", (0, 1, 1)),
+        ("nan,nan", (1, 0, 0)),
+        ("nan,-inf", (1, 0, 1)),
+    ],
+)
+def test_extremes_outweigh_counts_of_zero(extremes: str, expected: tuple[int, int, int]) -> None:
+    tensor = one(f"Output,0,8,DT_FLOAT16,ND,4,{extremes},nan,4,0,0,0")
+    assert tensor.stats is not None
+    assert (tensor.stats.nan, tensor.stats.posinf, tensor.stats.neginf) == expected
+    assert tensor.notes == ("counts_are_lower_bounds",)
+
+
+def test_extremes_that_nothing_was_put_into_prove_nothing() -> None:
+    # A writer begins with -Inf and Inf and passes over NaN: of NaN alone, or of nothing, they stay.
+    stats = stats_of("Output,0,8,DT_FLOAT16,ND,4,-inf,inf,nan,4,4,0,0")
+    assert (stats.nan, stats.posinf, stats.neginf) == (4, 0, 0)
+    assert stats_of("Output,0,8,DT_FLOAT16,ND,-,-inf,inf,0,0,0,0,0").nonfinite == 0
+
+
 @pytest.mark.parametrize("columns", ["Max Value,Min Value", "Max Value", "Positive Inf Count"])
 def test_what_does_not_prove_that_there_is_no_nan_is_incomplete(columns: str) -> None:
     cells = "0,0" if "," in columns else "0"

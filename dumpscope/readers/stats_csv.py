@@ -21,10 +21,11 @@ The second writer puts `Count` right behind `Shape` and then only the chosen ite
 default ones are chosen; a row without values then lacks its Count too. So columns are found by
 the header's names. A value is a number, `nan`, `-nan`, `inf`, `-inf`, `NA` or empty.
 
-What a row proves: the counts decide. Without them a finite Avg or l2norm shows that every element
-is finite, since a NaN or Inf would have spread into the sum; Max and Min cannot show that there
-is no NaN, but a non-finite one shows that there is something. What is neither proved stays
-unchecked. Over a blocked layout everything includes the padding.
+What a row proves: the counts decide, but a Max of Inf is never clean. Without counts a finite Avg
+or l2norm shows that every element is finite, since a NaN or Inf would have spread into the sum;
+Max and Min cannot show that there is no NaN, but a non-finite one shows that there is something.
+What is neither proved stays unchecked, and so does a type that the writer did not know, whatever
+it wrote for its values. Over a blocked layout everything includes the padding.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from dumpscope.dtypes import Dtype, dtype_of_label
+from dumpscope.dtypes import UNDEFINED, Dtype, dtype_of_label
 from dumpscope.errors import CorruptDumpError, DumpReadError, TruncatedDumpError
 from dumpscope.layouts import plain
 from dumpscope.model import FORM_STATISTICS, DumpFile, Match, Role, TensorStats
@@ -262,8 +263,12 @@ def _judge(record: TensorRecord, row: _Row, count: int) -> None:
     if neginf is None:
         neginf = _count_infinite(low, high, -math.inf)
     known = (nan, neginf, posinf)
-    if None in known and not any(known):
-        record.unchecked = "statistics_incomplete"
+    if not any(known) and row.count != 0 and dtype.kind not in ("int", "uint", "bool"):
+        # An extreme that is not finite outweighs counts that say so: never clean by mistake.
+        shown = _show_by_extremes(low, high)
+        known = nan, neginf, posinf = shown if any(shown) else known
+    if not any(known) and (None in known or dtype is UNDEFINED):
+        record.unchecked = "undefined_dtype" if dtype is UNDEFINED else "statistics_incomplete"
         return
     negative, positive = _reaches(low, dtype, -1), _reaches(high, dtype, 1)
     if (any(known) and known != counts) or negative or positive:
@@ -288,6 +293,16 @@ def _proves_nan(low: float | None, high: float | None, sums: Sequence[float]) ->
     if any(value is not None and math.isnan(value) for value in (low, high)):
         return True
     return any(map(math.isnan, sums)) and not (low == -math.inf and high == math.inf)
+
+
+def _show_by_extremes(low: float | None, high: float | None) -> tuple[int, int, int]:
+    """Return how many NaN, -Inf and +Inf there are at the least, by Max and Min alone."""
+    extremes = [value for value in (low, high) if value is not None]
+    return (
+        int(any(map(math.isnan, extremes))),
+        int(-math.inf in extremes),
+        int(math.inf in extremes),
+    )
 
 
 def _count_infinite(nearer: float | None, farther: float | None, sign: float) -> int | None:
