@@ -40,7 +40,7 @@ typedef __fp16 f16 ANYWHERE;
 #endif
 
 enum {
-    PIECE = 2048,         /* elements that are looked at several times, in the first cache */
+    PIECE = 4096,         /* elements that are looked at several times, in the first cache */
     LANES = 16,           /* independent sums */
     FREE_FROM = 1 << 15,  /* bytes from which it pays to let other threads run meanwhile */
 };

@@ -50,14 +50,19 @@ static TARGET struct OWN(look) OWN(sweep)(const CODE *codes, size_t count, struc
         small = _mm256_sub_epi16(small, _mm256_cmpgt_epi16(normal, magnitude));
         TAKE
     }
-    double lanes[16];
+    double lanes[8];
     _mm256_storeu_pd(lanes, _mm256_add_pd(_mm256_add_pd(sum0, sum1), _mm256_add_pd(sum2, sum3)));
     _mm256_storeu_pd(lanes + 4, _mm256_add_pd(_mm256_add_pd(product0, product1),
                                               _mm256_add_pd(product2, product3)));
-    struct sums rest = OWN(sum)(codes + i, count - i);
-    sums->total = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]) + rest.total;
-    sums->squares = (lanes[4] + lanes[5]) + (lanes[6] + lanes[7]) + rest.squares;
-    struct OWN(look) look = OWN(look_at)(codes + i, count - i);
+    *sums = (struct sums) {(lanes[0] + lanes[1]) + (lanes[2] + lanes[3]),
+                           (lanes[4] + lanes[5]) + (lanes[6] + lanes[7])};
+    struct OWN(look) look = {0, 0, 0, (NUMBER) SIGN};
+    if (i < count) {
+        struct sums rest = OWN(sum)(codes + i, count - i);
+        sums->total += rest.total;
+        sums->squares += rest.squares;
+        look = OWN(look_at)(codes + i, count - i);
+    }
     CODE found[4][16];
     _mm256_storeu_si256((__m256i *) (void *) found[0], low);
     _mm256_storeu_si256((__m256i *) (void *) found[1], high);

@@ -29,7 +29,7 @@ if kernel.tally is None:
     pytest.skip("the C kernel is switched off by DUMPSCOPE_NO_KERNEL", allow_module_level=True)
 
 Codes = npt.NDArray[Any]
-PIECE = 2048
+PIECE = 4096
 """Elements that the kernel takes at a time: sizes around it are where it can go wrong."""
 TYPES = tuple(kernel.FLOAT_TYPES)
 SIZES = (1, 7, 15, 16, 17, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5)
