@@ -156,6 +156,20 @@ def test_the_first_files_that_could_not_be_read_are_named() -> None:
     assert "    ……另有 2 个" in render_scan(replace(few, read_failures=failures), lang="zh")
 
 
+def test_the_first_files_of_no_known_format_are_named() -> None:
+    base = clean_scan()
+    scan = replace(
+        base,
+        counts=replace(base.counts, unknown_files=5),
+        unknown_files=("d/a.log", "d/b\x1b[2J", "d/c", "d/d", "d/e"),
+    )
+    lines = render_scan(scan).splitlines()
+    first = lines.index("    d/a.log")
+    assert "5 files of no known format" in lines[first - 1]
+    assert lines[first + 1 : first + 4] == ["    d/b\\x1b[2J", "    d/c", "    … and 2 more"]
+    assert "    ……另有 2 个" in render_scan(scan, lang="zh").splitlines()
+
+
 def test_the_limit_says_how_many_are_left() -> None:
     text = render_scan(large_scan(1234), limit=5)
     assert numbers_of(text) == [1, 2, 3, 4, 5]

@@ -51,7 +51,7 @@ DEFAULT_LIMIT = 20
 """Findings that the table shows when nobody says how many."""
 
 _DETAILS = 3
-"""Files that could not be read and are named, and reasons; the reports name all."""
+"""Files that are named where some could not be read, and reasons; the reports name all."""
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _STATUS_COLOURS = {0: "bold green", 1: "bold red", 3: "bold yellow"}
@@ -324,9 +324,15 @@ class _Page:
             failures = self._scan.read_failures
             for failure in failures[:_DETAILS]:
                 yield f"{failure.file}{colon}{failure.message}"
-            if len(failures) > _DETAILS:
-                more = phrase("and_more_nodes", self._lang, count=len(failures) - _DETAILS)
-                yield more.replace("…", self._ellipsis)
+            yield from self._count_others(len(failures))
+        elif code == "unknown_files" and self._scan.unknown_files:
+            yield from self._scan.unknown_files[:_DETAILS]
+            yield from self._count_others(self._scan.counts.unknown_files)
+
+    def _count_others(self, total: int) -> Iterator[str]:
+        if total > _DETAILS:
+            more = phrase("and_more_nodes", self._lang, count=total - _DETAILS)
+            yield more.replace("…", self._ellipsis)
 
     # --- parts -----------------------------------------------------------------------------
 
