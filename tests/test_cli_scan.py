@@ -424,6 +424,20 @@ def test_without_paths_the_acl_json_here_is_taken_else_this_folder(
     assert (document["root"], document["exit_status"]) == (str(bad), 1)
 
 
+@pytest.mark.parametrize("text", ["{}", '{"profiler": {"switch": "on"}}', '{"dump": {}}'])
+def test_an_acl_json_that_names_no_dump_path(
+    bad: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    config = write_config(bad.parent, "", text=text)
+    monkeypatch.chdir(bad.parent)
+    store = str(bad.parent / "work/scans.db")
+    document = json.loads(run("scan", "--format", "json", "--store", store).out)
+    assert (document["root"], document["exit_status"]) == (str(bad.parent), 1)
+    ended = run("scan", config, "--store", store)  # this file is what was asked for
+    assert (ended.status, ended.out) == (2, "")
+    assert "names no dump_path" in ended.err
+
+
 @pytest.mark.parametrize(("debug", "status"), [(True, 0), (False, 3)])
 def test_a_dump_path_that_is_not_there(tmp_path: Path, debug: bool, status: int) -> None:
     config = write_config(tmp_path, "dump_data", debug=debug)

@@ -188,19 +188,20 @@ def load_config(
 def is_config(path: str | os.PathLike[str]) -> bool:
     """Say whether a PATH is an acl.json rather than a dump.
 
-    True for a small json file with an object under `dump`, and for one that is called acl.json
-    but cannot be read, so that reading it says why.
+    True for a small json file with an object under `dump`, and for every file that is called
+    acl.json: reading it says why it names no dump.
     """
     name = os.fspath(path)
     if not name.endswith(".json") or not os.path.isfile(name):
         return False
-    called_so = os.path.basename(name) == "acl.json"
+    if os.path.basename(name) == "acl.json":
+        return True
     try:
-        if not called_so and _DUMP_KEY.search(_read_text(name)) is None:
+        if _DUMP_KEY.search(_read_text(name)) is None:
             return False  # msprobe's dump.json, which is slow to read when it holds NaN
         config = load_config(name)
     except ConfigError:
-        return called_so
+        return False
     return isinstance(config.document.get("dump"), dict)
 
 

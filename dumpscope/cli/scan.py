@@ -220,8 +220,9 @@ def _resolve_paths(
 ) -> tuple[list[str], AclConfig | None]:
     """Replace an acl.json by the dump path that it names, and keep what it asked for."""
     if not paths:
-        if not os.path.isfile("acl.json"):
-            return ["."], None
+        here = _load_if_config("acl.json")
+        if here is None or not here.dump_folders:
+            return ["."], here  # acl.json also configures what is no dump
         paths = ["acl.json"]
     places: list[str] = []
     config: AclConfig | None = None
