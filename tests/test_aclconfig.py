@@ -622,11 +622,12 @@ def test_a_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
     assert check_config(config_of(tmp_path, {"dump_path": "out"})) == []
 
 
-def test_a_folder_that_cannot_be_written_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", [os.R_OK, os.W_OK, os.X_OK])
+def test_a_folder_that_cannot_be_read_or_written_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int
 ) -> None:
     (tmp_path / "out").mkdir()
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & missing)  # root may do all
     (issue,) = check_config(config_of(tmp_path, {"dump_path": "out"}))
     assert (issue.severity, issue.key) == ("warning", "dump.dump_path")
     assert "cannot be read and written by this user" in issue.message

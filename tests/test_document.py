@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from dumpscope.model import OverflowRecord, Scan, ScanOptions
+from dumpscope.model import OverflowRecord, Scan, ScanOptions, TensorStats, TensorSummary
 from dumpscope.reporters.document import (
     DEFAULT_LIMIT,
     DocumentReporter,
     build_document,
+    build_tensor,
     dump_document,
 )
 from scan_samples import (
@@ -302,6 +303,34 @@ def test_numbers_that_json_lacks_are_names(value: float, written: str) -> None:
     assert [finding["tensors"][0][key] for key in ("min", "mean", "l2")] == [written] * 3
     assert finding["reason_parameters"] == {"max_input": written}
     assert document["config"]["a"] == [written, {"b": written}]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "from_statistics", "posinf", "saturated"),
+    [
+        ("float16", -2.0, None, True, 1, None),  # the largest finite one may be 65504
+        ("float16", None, 3.0, True, 1, None),
+        ("float16", None, None, True, 3, None),
+        ("float16", None, None, True, 4, 0),  # all four are Inf
+        ("float16", -2.0, 3.0, True, 0, 0),
+        ("float16", -2.0, None, False, 1, 0),  # counted in the values
+        ("int32", None, None, True, 0, 0),  # integers are never saturated
+    ],
+)
+def test_what_written_statistics_do_not_tell_is_null(
+    dtype: str,
+    low: float | None,
+    high: float | None,
+    from_statistics: bool,
+    posinf: int,
+    saturated: int | None,
+) -> None:
+    stats = TensorStats(count=4, posinf=posinf, near_limit=None, min=low, max=high)
+    tensor = TensorSummary(
+        "output", 0, dtype, "ND", (4,), from_statistics=from_statistics, stats=stats
+    )
+    entry = build_tensor(tensor)
+    assert (entry["posinf"], entry["saturated"], entry["near_limit"]) == (posinf, saturated, None)
 
 
 def test_every_name_survives_and_the_text_is_valid_utf8() -> None:

@@ -8,9 +8,11 @@ is not known is `None`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Union
 
+from dumpscope.dtypes import dtype_named
 from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, Scan, TensorSummary
 from dumpscope.overflow import describe_status
 from dumpscope.records import record
@@ -104,10 +106,23 @@ def cut(findings: tuple[Finding, ...], limit: int) -> tuple[Finding, ...]:
 
 
 def known_stats(tensor: TensorSummary) -> Any:
-    """Return the statistics of a tensor, or an object without any where none were taken."""
-    if tensor.dumped and (tensor.checked or tensor.stats.count):
-        return tensor.stats
-    return _NOTHING
+    """Return the statistics of a tensor, or an object without any where none were taken.
+
+    Extremes that the writer did not give (an Inf took their place) could have told that elements
+    are at the limit: no element is known to be, and none not to be.
+    """
+    if not tensor.dumped or not (tensor.checked or tensor.stats.count):
+        return _NOTHING
+    stats = tensor.stats
+    if (
+        tensor.from_statistics
+        and not stats.saturated
+        and None in (stats.min, stats.max)
+        and stats.nonfinite < stats.count
+        and dtype_named(tensor.dtype).limit is not None
+    ):
+        return replace(stats, saturated=None)  # type: ignore[arg-type]
+    return stats
 
 
 def list_text(values: tuple[object, ...] | None) -> str | None:
