@@ -10,7 +10,6 @@ import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
 from itertools import islice
 
 from dumpscope.causality.dataflow import lane_of
@@ -210,10 +209,14 @@ def _apply_baseline(
     """Mark the findings that a baseline knows; return them, how many these are, and notes."""
     if options.baseline is None:
         return findings, 0, ()
-    from dumpscope.nightly.baseline import apply_baseline, load_baseline, note_baseline
+    from dumpscope.nightly.baseline import (
+        apply_baseline,
+        load_baseline,
+        local_today,
+        note_baseline,
+    )
 
-    today = date.today()  # noqa: DTZ011 - an expiry date is a day where the user is
-    applied = apply_baseline(load_baseline(options.baseline), findings, today)
+    applied = apply_baseline(load_baseline(options.baseline), findings, local_today())
     return applied.findings, applied.known, note_baseline(applied)
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "WAITING_BATCH_FILES",
     "batch_files",
     "count_jobs",
+    "do_now",
     "start_threads",
     "submit",
 ]
@@ -145,14 +146,21 @@ def submit(
         if "new thread" not in str(full):  # the pool is closed
             raise
         # The threads that there are may do it as well: that changes nothing.
-        from concurrent.futures import Future
+        return do_now(work, batch)
 
-        done: Future[Result] = Future()
-        try:
-            done.set_result(work(batch))
-        except Exception as error:  # noqa: BLE001 - it is raised again at the batch's place
-            done.set_exception(error)
-        return done
+
+def do_now(
+    work: Callable[[Sequence[DumpFile]], Result], batch: Sequence[DumpFile]
+) -> Future[Result]:
+    """Do the work on a batch; what it raises is raised where its result is asked for."""
+    from concurrent.futures import Future
+
+    done: Future[Result] = Future()
+    try:
+        done.set_result(work(batch))
+    except Exception as error:  # noqa: BLE001 - it is raised again at the batch's place
+        done.set_exception(error)
+    return done
 
 
 def count_jobs(jobs: int | None) -> int:

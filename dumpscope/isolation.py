@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from dumpscope.model import DumpFile, FileResult, ReadFailure
-from dumpscope.processes import Recipe, ResultUnpickler, WorkerProcess
+from dumpscope.processes import Recipe, ResultUnpickler, WorkerProcess, recipe_of
 
 __all__ = [
     "MOST_TRIES",
@@ -160,7 +160,7 @@ class Isolation:
         self.lost = 0
         self.last = ""
         self._work = work
-        self._recipe = cast("Recipe", work.recipe)  # type: ignore[attr-defined]
+        self._recipe = recipe_of(work)
         self._processes: dict[Recipe, WorkerProcess] = {}
 
     def examine(self, file: DumpFile) -> Any:

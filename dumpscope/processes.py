@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from dumpscope.model import DumpFile, Place
 from dumpscope.records import record
@@ -42,6 +42,7 @@ __all__ = [
     "WorkerProcess",
     "can_start",
     "dump_result",
+    "recipe_of",
     "seldom_collecting",
     "serve",
 ]
@@ -75,6 +76,20 @@ class Recipe:
         module, _, function = self.factory.partition(":")
         made = getattr(import_module(module), function)(*self.arguments)
         return cast("Callable[[Sequence[DumpFile]], object]", made)
+
+
+class Work(Protocol):
+    """Work that another process can make too, by its recipe."""
+
+    recipe: Recipe
+
+    def __call__(self, batch: Sequence[DumpFile], /) -> object:
+        """Do it on a batch of files."""
+
+
+def recipe_of(work: Callable[..., object]) -> Recipe:
+    """Return the recipe of work that has one."""
+    return cast("Work", work).recipe
 
 
 class WorkerProcess:
@@ -219,7 +234,7 @@ def serve(longest_idle_s: float | None = None) -> None:
         return
     recipe: Recipe = pickle.loads(content)  # noqa: S301 - from the process that started this one
     work = recipe.follow()
-    made = cast("Recipe", work.recipe)  # type: ignore[attr-defined]
+    made = recipe_of(work)
     gc.freeze()  # what is there now stays
     with suppress(BrokenPipeError), seldom_collecting():
         _send(results, made.signature.encode("utf-8", "surrogatepass"))

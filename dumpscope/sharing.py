@@ -22,6 +22,7 @@ from dumpscope.executors import (
     ThreadExecutor,
     batch_files,
     count_jobs,
+    do_now,
     start_threads,
     submit,
 )
@@ -145,10 +146,7 @@ class MixedExecutor(Closing):
             self._collect(sent, None)
             if self._send(ticket, sent):
                 return ticket
-        try:
-            ticket.future.set_result(work(batch))
-        except Exception as error:  # noqa: BLE001 - it is raised again at the batch's place
-            ticket.future.set_exception(error)
+        ticket.future = do_now(work, batch)
         self._done_here += 1
         if self._done_here == ALONE_BATCHES:
             for _ in range(min(self.jobs - 1, MOST_PROCESSES)):

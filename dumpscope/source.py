@@ -170,7 +170,7 @@ class LocalSource(Closing):
         if _HAS_PREADV:
             views = buffer.views if wanted >= buffer.size else [buffer.view[:wanted]]
             count = os.preadv(self._fd, views, offset)
-        else:  # pragma: no cover - platforms without preadv
+        else:
             chunk = os.pread(self._fd, min(wanted, buffer.size), offset)
             count = len(chunk)
             buffer.view[:count] = chunk

@@ -36,7 +36,7 @@ def nc1hwc0(logical: Array, axes: str, c0: int, padding: Any) -> tuple[Array, tu
     n, c, h, w = (int(size[axis]) for axis in "NCHW")
     c1 = -(-c // c0)
 
-    def where(N: int, C: int, H: int, W: int) -> int:  # noqa: N803
+    def where(N: int, C: int, H: int, W: int) -> int:
         return (((N * c1 + C // c0) * h + H) * w + W) * c0 + C % c0
 
     shape = (n, c1, h, w, c0)
@@ -48,7 +48,7 @@ def ndc1hwc0(logical: Array, axes: str, c0: int, padding: Any) -> tuple[Array, t
     n, d, c, h, w = (int(size[axis]) for axis in "NDCHW")
     c1 = -(-c // c0)
 
-    def where(N: int, D: int, C: int, H: int, W: int) -> int:  # noqa: N803
+    def where(N: int, D: int, C: int, H: int, W: int) -> int:
         return ((((N * d + D) * c1 + C // c0) * h + H) * w + W) * c0 + C % c0
 
     shape = (n, d, c1, h, w, c0)
@@ -63,7 +63,7 @@ def fractal_z(
     d, n, c, h, w = (int(size.get(axis, 1)) for axis in "DNCHW")
     c1, n1 = -(-c // c0), -(-n // n0)
 
-    def where(N: int, C: int, H: int, W: int, D: int = 0) -> int:  # noqa: N803
+    def where(N: int, C: int, H: int, W: int, D: int = 0) -> int:
         outer = ((D * c1 + C // c0) * h + H) * w + W
         return ((outer * n1 + N // n0) * n0 + N % n0) * c0 + C % c0
 
@@ -76,7 +76,7 @@ def fractal_nz(logical: Array, h0: int, w0: int, padding: Any) -> tuple[Array, t
     h1, w1 = -(-h // h0), -(-w // w0)
     matrices = logical.reshape((-1, h, w))
 
-    def where(B: int, H: int, W: int) -> int:  # noqa: N803
+    def where(B: int, H: int, W: int) -> int:
         return (((B * w1 + W // w0) * h1 + H // h0) * h0 + H % h0) * w0 + W % w0
 
     shape = (*lead, w1, h1, h0, w0)

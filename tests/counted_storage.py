@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
@@ -32,10 +32,10 @@ class CountedStorage(MemoryFileSystem):  # type: ignore[misc]
     """`counted://[user[:password]@]bucket/path`, with tags and times in its listings."""
 
     protocol = "counted"
-    store: dict[str, Any] = {}  # noqa: RUF012 - as its parent has it
-    pseudo_dirs = [""]  # noqa: RUF012
-    requests: list[Request] = []  # noqa: RUF012
-    instances: list[dict[str, Any]] = []  # noqa: RUF012
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    requests: ClassVar[list[Request]] = []
+    instances: ClassVar[list[dict[str, Any]]] = []
     on_request: Callable[[Request], None] | None = None
 
     def __init__(self, **options: Any) -> None:

@@ -105,18 +105,18 @@ def fill(value: float, shape: tuple[int, ...]) -> Kernel:
     return lambda x: np.full(shape, value, dtype=np.float32)
 
 
-ADD: Kernel = lambda x: x[0] + x[1]  # noqa: E731
-SUB: Kernel = lambda x: x[0] - x[1]  # noqa: E731
-MUL: Kernel = lambda x: x[0] * x[1]  # noqa: E731
-DIV: Kernel = lambda x: x[0] / x[1]  # noqa: E731
-RELU: Kernel = lambda x: np.where(x[0] > 0, x[0], np.float32(0))  # noqa: E731
-MAXIMUM: Kernel = lambda x: np.fmax(x[0], x[1])  # noqa: E731
-LESS: Kernel = lambda x: x[0] < x[1]  # noqa: E731
-SELECT: Kernel = lambda x: np.where(x[0], x[1], x[2])  # noqa: E731
-EXP: Kernel = lambda x: np.exp(x[0])  # noqa: E731
-LOG: Kernel = lambda x: np.log(x[0])  # noqa: E731
-SQRT: Kernel = lambda x: np.sqrt(x[0])  # noqa: E731
-TANH: Kernel = lambda x: np.tanh(x[0])  # noqa: E731
-COPY: Kernel = lambda x: x[0]  # noqa: E731
-SUM: Kernel = lambda x: x[0].sum(axis=-1, keepdims=True)  # noqa: E731
-TRANSPOSE: Kernel = lambda x: np.swapaxes(x[0], -1, -2).copy()  # noqa: E731
+ADD: Kernel = lambda x: x[0] + x[1]
+SUB: Kernel = lambda x: x[0] - x[1]
+MUL: Kernel = lambda x: x[0] * x[1]
+DIV: Kernel = lambda x: x[0] / x[1]
+RELU: Kernel = lambda x: np.where(x[0] > 0, x[0], np.float32(0))
+MAXIMUM: Kernel = lambda x: np.fmax(x[0], x[1])
+LESS: Kernel = lambda x: x[0] < x[1]
+SELECT: Kernel = lambda x: np.where(x[0], x[1], x[2])
+EXP: Kernel = lambda x: np.exp(x[0])
+LOG: Kernel = lambda x: np.log(x[0])
+SQRT: Kernel = lambda x: np.sqrt(x[0])
+TANH: Kernel = lambda x: np.tanh(x[0])
+COPY: Kernel = lambda x: x[0]
+SUM: Kernel = lambda x: x[0].sum(axis=-1, keepdims=True)
+TRANSPOSE: Kernel = lambda x: np.swapaxes(x[0], -1, -2).copy()

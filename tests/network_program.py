@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -181,14 +182,14 @@ class ProgramWriter:
         return self._state("weight", self.numbers.standard_normal((WIDTH, WIDTH)) * scale)
 
     def _op(
-        self, op_type: str, kernel: Kernel, *reads: str, dtype: str | None = None, **more: object
+        self, op_type: str, kernel: Kernel, *reads: str, dtype: str | None = None, **more: Any
     ) -> str:
         writes = self._named("t")
         dtype = dtype or self.dtype
         self.program.dtypes[writes] = dtype
         name = self._named(f"net/{op_type}")
         self.program.instructions.append(
-            Instruction(op_type, name, list(reads), writes, dtype, kernel, **more)  # type: ignore[arg-type]
+            Instruction(op_type, name, list(reads), writes, dtype, kernel, **more)
         )
         return writes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 from dumpscope.model import MaskPattern, OpRecord, Place, Role, TensorStats, TensorSummary
 
@@ -16,9 +17,9 @@ def fresh_op_ids() -> int:
     return next(_numbers)
 
 
-def tensor(role: Role, index: int, stats: TensorStats, **more: object) -> TensorSummary:
+def tensor(role: Role, index: int, stats: TensorStats, **more: Any) -> TensorSummary:
     """A float16 tensor of shape (4, 8) unless `more` says otherwise."""
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "role": role,
         "index": index,
         "dtype": "float16",
@@ -28,7 +29,7 @@ def tensor(role: Role, index: int, stats: TensorStats, **more: object) -> Tensor
         "stats": stats,
     }
     given.update(more)
-    return TensorSummary(**given)  # type: ignore[arg-type]
+    return TensorSummary(**given)
 
 
 def clean(largest: float = 2.0) -> TensorStats:
@@ -82,13 +83,13 @@ def make_op(
     device: int | None = 0,
     name: str | None = None,
     run: str | None = None,
-    **more: object,
+    **more: Any,
 ) -> OpRecord:
     """An execution that started at `at` µs. Statistics become float16 tensors of (4, 8)."""
     op_id = fresh_op_ids()
     tensors = [_as_tensor("input", i, given) for i, given in enumerate(inputs)]
     tensors += [_as_tensor("output", i, given) for i, given in enumerate(outputs)]
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "op_type": op_type,
         "op_name": name or f"net/{op_type}_{at}",
         "tensors": tuple(tensors),
@@ -103,7 +104,7 @@ def make_op(
         "op_id": op_id,
     }
     given.update(more)
-    return OpRecord(**given)  # type: ignore[arg-type]
+    return OpRecord(**given)
 
 
 def _as_tensor(role: Role, index: int, given: TensorStats | TensorSummary) -> TensorSummary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from dumpscope.model import (
     Counts,
@@ -59,7 +60,7 @@ HOSTILE_NAMES = (
 )
 
 
-def tensor(role: str, index: int, shape: tuple[int, ...], **stats: object) -> TensorSummary:
+def tensor(role: str, index: int, shape: tuple[int, ...], **stats: Any) -> TensorSummary:
     count = 1
     for size in shape:
         count *= size
@@ -70,7 +71,7 @@ def tensor(role: str, index: int, shape: tuple[int, ...], **stats: object) -> Te
         layout="ND",
         shape=shape,
         size_bytes=2 * count,
-        stats=TensorStats(count=count, **stats),  # type: ignore[arg-type]
+        stats=TensorStats(count=count, **stats),
     )
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import struct
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,12 +41,12 @@ A = np.array([[1.5, -2.0, 65504.0], [0.0, np.inf, 6e-8]], "<f2")
 B = np.array([3.25, np.nan, -1e38, 7.0], "<f4")
 
 
-def half(values: np.ndarray, **more: object) -> Tensor:
+def half(values: np.ndarray, **more: Any) -> Tensor:
     fields = {"dtype": FLOAT16, "shape": values.shape, **more}
-    return Tensor(values.tobytes(), **fields)  # type: ignore[arg-type]
+    return Tensor(values.tobytes(), **fields)
 
 
-def single(values: np.ndarray, **more: object) -> Tensor:
+def single(values: np.ndarray, **more: Any) -> Tensor:
     return half(values, **{"dtype": FLOAT32, **more})
 
 

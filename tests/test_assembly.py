@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,21 +21,21 @@ from dumpscope.model import (
 from op_builders import bad, clean, make_op, saturated, tensor, unread
 
 
-def part(*tensors: TensorSummary, at: int = 1, file: str = "", **more: object) -> OpRecord:
+def part(*tensors: TensorSummary, at: int = 1, file: str = "", **more: Any) -> OpRecord:
     """A part of the all-reduce `net/sum`, task 7."""
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "at": at, "name": "net/sum", "task_id": 7, "tensors": tensors, "partial": True,
         "file": file or f"file{at}",
     }  # fmt: skip
     given.update(more)
-    return make_op("HcomAllReduce", [], [], **given)  # type: ignore[arg-type]
+    return make_op("HcomAllReduce", [], [], **given)
 
 
-def data(index: int, stats: TensorStats | None = None, **more: object) -> TensorSummary:
+def data(index: int, stats: TensorStats | None = None, **more: Any) -> TensorSummary:
     return tensor("input", index, stats or clean(), **more)
 
 
-def result(index: int, stats: TensorStats | None = None, **more: object) -> TensorSummary:
+def result(index: int, stats: TensorStats | None = None, **more: Any) -> TensorSummary:
     return tensor("output", index, stats or clean(), **more)
 
 
@@ -96,8 +97,8 @@ def test_a_slot_that_comes_again_later_begins_the_next_execution() -> None:
     ],
     ids=str,
 )
-def test_parts_of_different_executions_stay_apart(other: dict[str, object]) -> None:
-    one, two = part(data(0)), part(result(0), **other)  # type: ignore[arg-type]
+def test_parts_of_different_executions_stay_apart(other: dict[str, Any]) -> None:
+    one, two = part(data(0)), part(result(0), **other)
     assert part_key(one) != part_key(two)
     assert len(list(assemble(sorted([one, two], key=part_key)))) == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -81,19 +82,12 @@ def test_a_much_larger_share_is_worse(posinf: int, still_known: bool) -> None:
 
 
 def test_an_entry_runs_out_after_its_day() -> None:
-    entries = [
-        Entry(**{**dict(_fields(e)), "expires": TODAY})  # type: ignore[arg-type]
-        for e in collect_entries([finding(add())])
-    ]
+    entries = [replace(e, expires=TODAY) for e in collect_entries([finding(add())])]
     there = apply_baseline(Baseline(tuple(entries)), [finding(add())], TODAY)
     assert (there.known, there.expired) == (1, ())
     later = apply_baseline(Baseline(tuple(entries)), [finding(add())], date(2026, 1, 16))
     assert later.known == 0
     assert later.expired == tuple(entries)
-
-
-def _fields(entry: Entry) -> list[tuple[str, object]]:
-    return [(name, getattr(entry, name)) for name in Entry.__dataclass_fields__]
 
 
 def test_what_no_longer_occurs_is_told() -> None:

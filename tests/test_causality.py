@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def cases(
     *,
     faults: tuple[str, ...] = ("", *FAULTS),
     modes: tuple[bool, ...] = (False, True),
-    **more: object,
+    **more: Any,
 ) -> Iterator[Case]:
     """Every fault in both number modes; everything else changes from case to case."""
     for fault in faults:
@@ -116,7 +117,7 @@ def cases(
                 number, fault, dtype=TYPES[number % 3], saturates=saturates,
                 steps=1 + number % 2, ranks=1 + number // 2 % 2,
             )  # fmt: skip
-            yield replace(case, **more)  # type: ignore[arg-type]
+            yield replace(case, **more)
 
 
 def compare_origins(answer: Answer) -> None:

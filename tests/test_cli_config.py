@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 from dumpscope.aclconfig import PRESETS
@@ -146,7 +147,8 @@ def test_wrong_usage_is_status_2(
 
 def test_help_lists_the_presets_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     (option,) = (p for p in config.commands["init"].params if p.name == "name")
-    assert tuple(option.type.choices) == tuple(PRESETS)  # type: ignore[attr-defined]
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == tuple(PRESETS)
     for command in ([], ["check"], ["init"]):
         status, out, _ = run(capsys, *command, "--help")
         assert status == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,8 @@ class FakeWork:
         raise AssertionError(f"{batch} is not for this process")
 
 
-def executor_of(connection: FakeConnection, jobs: int) -> DaskExecutor:
-    return DaskExecutor(connection, jobs)  # type: ignore[arg-type]
+def executor_of(connection: Any, jobs: int) -> DaskExecutor:
+    return DaskExecutor(connection, jobs)
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -130,9 +130,10 @@ def test_the_files_on_their_way_are_bounded_on_the_largest_cluster() -> None:
 
     with executor_of(FakeConnection(), 100_000) as opened:
         results = opened.run(FakeWork(), batches())
+        assert isinstance(results, Generator)
         next(results)
         assert sent * len(batch) == MOST_FILES_AHEAD
-        results.close()  # type: ignore[attr-defined]
+        results.close()
         assert len(opened._client.cancelled) == sent - 1
 
 

@@ -26,6 +26,8 @@ from dumpscope.processes import WorkerProcess
 from dumpscope.scanning import Worker
 from fixtures.encode import encode_dump, entry_of
 
+NOBODY: Any = SimpleNamespace()
+
 
 @pytest.fixture(autouse=True)
 def _as_a_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -95,7 +97,7 @@ def test_a_worker_with_other_readers_says_so(files: list[DumpFile]) -> None:
     with pytest.raises(
         ClusterError, match=r"the worker node1 \(tcp://n1:1\) would not read as this program does"
     ):
-        DaskExecutor._read(SimpleNamespace(), answer, files)  # type: ignore[arg-type]
+        DaskExecutor._read(NOBODY, answer, files)
 
 
 def test_a_worker_that_cannot_read_says_why(
@@ -105,7 +107,7 @@ def test_a_worker_that_cannot_read_says_why(
     answer = worker.examine(pack_batch(recipe, files))
     assert answer.startswith(FAILED + b"node1 (tcp://n1:1): a process to read files does not start")
     with pytest.raises(ClusterError, match=r"does not start \(exit status 1\)"):
-        DaskExecutor._read(SimpleNamespace(), answer, files)  # type: ignore[arg-type]
+        DaskExecutor._read(NOBODY, answer, files)
 
 
 def test_a_process_that_is_killed_before_it_begins_is_replaced(

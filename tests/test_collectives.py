@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,9 @@ def reduce_all(
     *,
     name: str = "grad/HcomAllReduce-op1",
     at: int = 5,
-    **more: object,
+    **more: Any,
 ) -> OpRecord:
-    return make_op("HcomAllReduce", [sent], [result], at=at, device=device, name=name, **more)  # type: ignore[arg-type]
+    return make_op("HcomAllReduce", [sent], [result], at=at, device=device, name=name, **more)
 
 
 def members_of(collectives: Collectives, op: OpRecord) -> list[int | None]:
@@ -38,8 +39,8 @@ def senders_to(collectives: Collectives, op: OpRecord) -> list[int | None]:
     return [sender.device for sender in collectives.senders_to(op)]
 
 
-def match(*ops: OpRecord, **more: object) -> Collectives:
-    return Collectives(ops, {}, **more)  # type: ignore[arg-type]
+def match(*ops: OpRecord, **more: Any) -> Collectives:
+    return Collectives(ops, {}, **more)
 
 
 def test_clean_ranks_belong_to_the_group() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,14 +19,14 @@ def holding(role: str, index: int, digest: str | None) -> TensorSummary:
     return tensor("input" if role == "input" else "output", index, bad(nan=1), digest=digest)
 
 
-def writer(at: int, *digests: str | None, **more: object) -> OpRecord:
+def writer(at: int, *digests: str | None, **more: Any) -> OpRecord:
     outputs = [holding("output", index, digest) for index, digest in enumerate(digests)]
-    return make_op("Mul", [], list(outputs), at=at, **more)  # type: ignore[arg-type]
+    return make_op("Mul", [], list(outputs), at=at, **more)
 
 
-def reader(at: int, *digests: str | None, **more: object) -> OpRecord:
+def reader(at: int, *digests: str | None, **more: Any) -> OpRecord:
     inputs = [holding("input", index, digest) for index, digest in enumerate(digests)]
-    return make_op("Add", list(inputs), [clean()], at=at, **more)  # type: ignore[arg-type]
+    return make_op("Add", list(inputs), [clean()], at=at, **more)
 
 
 def told(found: Sequence[Producer]) -> list[tuple[int, int, str]]:
@@ -64,9 +65,9 @@ def test_a_lane_is_a_device_of_a_run() -> None:
     ],
     ids=["step", "no step", "time", "task", "written without time", "written without task"],
 )
-def test_order_within_a_rank(earlier: dict[str, object], later: dict[str, object]) -> None:
+def test_order_within_a_rank(earlier: dict[str, Any], later: dict[str, Any]) -> None:
     # Made in the wrong order, so that the numbers of the records do not help.
-    last, first = (make_op("Mul", [], [], **more) for more in (later, earlier))  # type: ignore[arg-type]
+    last, first = (make_op("Mul", [], [], **more) for more in (later, earlier))
     assert sequence_key(first) < sequence_key(last)
     assert [op.op_id for op in Dataflow([last, first]).ops] == [first.op_id, last.op_id]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -25,16 +26,16 @@ hifloat4_scale
 CODES = _CODES.split()
 
 
-def same(found: object, expected: float | complex) -> bool:
+def same(found: Any, expected: float | complex) -> bool:
     """Equal, with NaN equal to NaN and zeros told apart by their signs where floats have them."""
     if isinstance(expected, complex):
-        value = complex(found)  # type: ignore[call-overload]
+        value = complex(found)
         return same(value.real, expected.real) and same(value.imag, expected.imag)
-    number = float(found)  # type: ignore[arg-type]
+    number = float(found)
     if math.isnan(expected):
         return math.isnan(number)
     if isinstance(expected, int):
-        return int(found) == expected  # type: ignore[call-overload, no-any-return]
+        return int(found) == expected
     return number == expected and math.copysign(1, number) == math.copysign(1, expected)
 
 

@@ -124,10 +124,10 @@ def test_numbers_are_numbers_and_long_ones_keep_their_digits() -> None:
         (-(2**63), str(-(2**63))),
     ],
 )
-def test_numbers_at_the_limits(value: Cell, expected: Cell) -> None:
+def test_numbers_at_the_limits(value: float, expected: Cell) -> None:
     finding = make_finding(1)
     (_, output) = finding.op.tensors
-    output = replace(output, stats=replace(output.stats, max=value))  # type: ignore[arg-type]
+    output = replace(output, stats=replace(output.stats, max=value))
     op = replace(finding.op, tensors=(finding.op.tensors[0], output))
     scan = replace(overflow_scan(), findings=(replace(finding, op=op),))
     (row,) = records(load(write(scan))["First offenders"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -128,8 +128,9 @@ def test_leaving_in_the_middle_begins_nothing_more() -> None:
     done: list[int] = []
     with ThreadExecutor(2) as executor:
         results = executor.run(lambda batch: done.extend(numbers(batch)), batches_of(1000))
+        assert isinstance(results, Generator)
         next(results)
-        results.close()  # type: ignore[attr-defined]
+        results.close()
     assert len(done) <= 2 * 2 + 1
 
 

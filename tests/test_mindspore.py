@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,8 +56,8 @@ def read_csv(*lines: str, end: str = "\n") -> tuple[list[Execution], list[DumpRe
     return executions, [record for record in records if isinstance(record, DumpReadError)]
 
 
-def read_row(header: str, values: str, **more: object) -> TensorRecord:
-    executions, faults = read_csv(header, row(values, **more))  # type: ignore[arg-type]
+def read_row(header: str, values: str, **more: Any) -> TensorRecord:
+    executions, faults = read_csv(header, row(values, **more))
     assert not faults
     ((tensor,),) = ([*execution.tensors] for execution in executions)
     return tensor

@@ -132,11 +132,11 @@ def test_broken_plugins_are_set_aside_with_their_reason(
     assert reason in broken.reason
 
 
-def test_second_plugin_of_a_name_is_set_aside() -> None:
+def test_second_plugin_of_a_name_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     class Second(PlainReader):
         pass
 
-    sys.modules["private_dumps"].Second = Second  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys.modules["private_dumps"], "Second", Second, raising=False)
     registry = load_readers([point("plain", "Second"), point("plain", "PlainReader")])
     assert [type(reader) for reader in registry.readers] == [PlainReader]
     (broken,) = registry.broken
@@ -278,11 +278,11 @@ def test_reader_that_claims_everything_does_not_displace_built_in_ones() -> None
     assert chosen.name == "adump"
 
 
-def test_companions_of_all_readers() -> None:
+def test_companions_of_all_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     class WithFolder(PlainReader):
         name = "with_folder"
         companions = MappingProxyType({"dump.json": "dump_tensor_data"})
 
-    sys.modules["private_dumps"].WithFolder = WithFolder  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys.modules["private_dumps"], "WithFolder", WithFolder, raising=False)
     registry = load_readers([point("with_folder", "WithFolder"), point("plain", "PlainReader")])
     assert registry.companions == {"dump.json": "dump_tensor_data"}

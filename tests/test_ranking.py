@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from dumpscope.causality.dataflow import Dataflow
 from dumpscope.causality.ranking import rank_findings
 from dumpscope.causality.runs import group_runs
 from dumpscope.causality.verdicts import Judge
-from dumpscope.model import Finding, OpRecord
+from dumpscope.model import Finding, OpRecord, TensorSummary
 from dumpscope.rules import load_rules
 from op_builders import bad, clean, make_op, saturated, tensor
 
@@ -49,7 +50,7 @@ def test_a_saturation_comes_before_the_origin_that_descends_from_it() -> None:
 
 
 def test_a_chain_of_ancestors_keeps_its_own_order() -> None:
-    def passed(name: str) -> tuple[object, object]:
+    def passed(name: str) -> tuple[TensorSummary, TensorSummary]:
         return (
             tensor("output", 0, saturated(1), digest=name),
             tensor("input", 0, saturated(1), digest=name),
@@ -58,9 +59,9 @@ def test_a_chain_of_ancestors_keeps_its_own_order() -> None:
     first_out, first_in = passed("a")
     second_out, second_in = passed("b")
     ops = [
-        make_op("Sat1", [clean()], [first_out], at=1),  # type: ignore[list-item]
-        make_op("Carry", [first_in], [second_out], at=2),  # type: ignore[list-item]
-        make_op("Origin", [second_in], [bad(nan=1)], at=3),  # type: ignore[list-item]
+        make_op("Sat1", [clean()], [first_out], at=1),
+        make_op("Carry", [first_in], [second_out], at=2),
+        make_op("Origin", [second_in], [bad(nan=1)], at=3),
     ]
     assert names(rank(ops)) == ["Sat1", "Origin"]
 
@@ -124,7 +125,7 @@ def test_infected_ranks_come_after_those_that_went_wrong_by_themselves() -> None
     st.randoms(use_true_random=False),
 )
 def test_the_order_does_not_depend_on_the_order_of_reading(
-    plan: list[tuple[str, int, int, int]], random: object
+    plan: list[tuple[str, int, int, int]], random: Random
 ) -> None:
     shapes = {
         "origin": ([clean()], [bad(posinf=1)]),
@@ -141,6 +142,6 @@ def test_the_order_does_not_depend_on_the_order_of_reading(
         )  # fmt: skip
     first = [f.op.op_id for f in rank(ops)]
     shuffled = list(ops)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     assert [f.op.op_id for f in rank(shuffled)] == first
     assert len(set(first)) == len(first)

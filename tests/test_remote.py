@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from dumpscope.store import Store
 from dumpscope.walk import walk
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: no URLs")
-known_implementations = pytest.importorskip("fsspec.registry").__dict__["known_implementations"]
+known_implementations = import_module("fsspec.registry").known_implementations
 
 if TYPE_CHECKING:
     from counted_storage import CountedStorage, Request

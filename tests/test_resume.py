@@ -15,6 +15,7 @@ import pytest
 
 from builders import Tensor, dump_file
 from dumpscope.cli.main import run_with
+from dumpscope.errors import StoreError
 from dumpscope.growth import RECENT_NS, is_growing
 from dumpscope.model import DumpFile, ScanOptions
 from dumpscope.scanning import scan
@@ -77,7 +78,7 @@ def read_files(store_file: Path) -> int:
         with Store.open(store_file, create=False, write=False) as store:
             newest = store.latest()
             return 0 if newest is None else newest.files
-    except Exception:  # noqa: BLE001 - the store is being made in this very moment
+    except StoreError:  # it is being made in this very moment
         return 0
 
 

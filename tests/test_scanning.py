@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -207,9 +208,9 @@ def test_an_empty_store_says_so(tmp_path: Path) -> None:
     ("expect", "status", "complete"), [(None, 3, False), ("model", 3, False), ("overflow", 0, True)]
 )
 def test_what_an_empty_folder_means(
-    tmp_path: Path, expect: str | None, status: int, complete: bool
+    tmp_path: Path, expect: Literal["overflow", "model"] | None, status: int, complete: bool
 ) -> None:
-    answer = scan(tmp_path, ScanOptions(expect=expect))  # type: ignore[arg-type]
+    answer = scan(tmp_path, ScanOptions(expect=expect))
     assert (answer.exit_status, answer.complete) == (status, complete)
 
 

@@ -213,8 +213,8 @@ def test_call_stacks_are_shown(tmp_path: Path) -> None:
 
 
 def test_many_operators_in_one_file_are_cut_and_picked(tmp_path: Path) -> None:
-    arrays = {f"layer{i}": np.full(2, i, np.float32) for i in range(30)}
-    np.savez(tmp_path / "hook.npz", **arrays)  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {f"layer{i}": np.full(2, i, np.float32) for i in range(30)}
+    np.savez(tmp_path / "hook.npz", **arrays)
     text = run("show", "hook.npz").out
     assert "and 20 more operators; --op PATTERN picks some" in text
     assert len(shown("hook.npz", "--limit", "0")["files"][0]["executions"]) == 30

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dumpscope import source as source_module
 from dumpscope.errors import DumpReadError, TruncatedDumpError
 from dumpscope.model import DumpFile
 from dumpscope.source import BLOCK_BYTES, HEAD_BYTES, LocalSource, ReadBuffer
@@ -40,7 +41,11 @@ def test_all_bytes_come_in_blocks(tmp_path: Path, size: int) -> None:
                 assert all(len(block) <= BLOCK_BYTES for block in blocks)
 
 
-def test_parts_of_a_large_file_come_in_any_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_preadv", [True, False])
+def test_parts_of_a_large_file_come_in_any_order(
+    tmp_path: Path, has_preadv: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "_HAS_PREADV", has_preadv)
     path, content = written(tmp_path, 3 * BLOCK_BYTES + 77)
     with LocalSource(seen(path), ReadBuffer()) as source:
         for offset, length in ((2_000_001, 1_000_000), (10, 20), (70_000, 5), (65_530, 1_300_000)):

@@ -30,6 +30,7 @@ from dumpscope.model import (
     OverflowUnit,
     Place,
     ReadFailure,
+    Role,
     ScanOptions,
     TensorStats,
     TensorSummary,
@@ -78,10 +79,10 @@ def result_of(relative: str, *ops: OpRecord, **more: typing.Any) -> FileResult:
     return FileResult(file, reader="adump", ops=ops, **more)
 
 
-def tensor(role: str = "output", index: int = 0, **more: typing.Any) -> TensorSummary:
+def tensor(role: Role = "output", index: int = 0, **more: typing.Any) -> TensorSummary:
     stats = more.pop("stats", TensorStats(count=6, min=-1.0, max=2.0))
     fields = {"dtype": "float16", "layout": "ND", "shape": (2, 3), "size_bytes": 12, **more}
-    return TensorSummary(role=role, index=index, stats=stats, **fields)  # type: ignore[arg-type]
+    return TensorSummary(role=role, index=index, stats=stats, **fields)
 
 
 def op_of(name: str, *tensors: TensorSummary, **more: typing.Any) -> OpRecord:
@@ -463,10 +464,9 @@ def test_memory_is_told_in_columns_with_a_lane_for_each_device(
 def test_memory_tells_the_same_of_a_tensor_however_it_is_kept(store: Store) -> None:
     scan_id = begin(store)
     usual = TensorStats(6, min=-1.0, max=2.0)
-    full = {"mean": 0.5, "std": 1.0, "rms": 1.0, "l2": 3.0, "subnormal": 0, "zero": 1}
     kept = [
         usual,
-        dataclasses.replace(usual, **full),  # type: ignore[arg-type]
+        dataclasses.replace(usual, mean=0.5, std=1.0, rms=1.0, l2=3.0, subnormal=0, zero=1),
         dataclasses.replace(usual, min=-1, max=2),
         TensorStats(6),
         TensorStats(6, min=2.0, max=2.0),

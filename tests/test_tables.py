@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,11 +22,11 @@ from scan_samples import (
 )
 
 
-def rows_of(name: str, **options: object) -> list[dict[str, Cell]]:
+def rows_of(name: str, **options: Any) -> list[dict[str, Cell]]:
     scan = options.pop("scan", None) or overflow_scan()
     table = TABLES[name]
     names = [column.name for column in table.columns]
-    rows = table.compute(scan, **options)  # type: ignore[arg-type]
+    rows = table.compute(scan, **options)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dumpscope.model import Finding, Verdict
+from dumpscope.model import Finding, Scan, Verdict
 from dumpscope.tracing.folding import Branch, fold_tree, rate_nodes
 from dumpscope.tracing.lanes import MOST_ROWS, plan_rows
 from dumpscope.tracing.timeline import Timeline, plan_timeline
@@ -235,8 +235,8 @@ def test_steps_stand_in_bands_and_late_ones_share_the_last() -> None:
         pytest.param(ranks_scan(256, guilty=range(0, 256, 3)), id="256 ranks"),
     ],
 )
-def test_what_is_drawn_of_a_large_trace_is_bounded(scan: object) -> None:
-    trace = build_trace(scan)  # type: ignore[arg-type]
+def test_what_is_drawn_of_a_large_trace_is_bounded(scan: Scan) -> None:
+    trace = build_trace(scan)
     timeline = plan_timeline(trace)
     check_layout(trace, timeline)
     assert len(timeline.items) <= 100

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -361,9 +361,7 @@ def tangled_scans(draw: st.DrawFn) -> Scan:
 
 
 @given(tangled_scans(), st.randoms(use_true_random=False))
-def test_any_edges_give_each_execution_once_behind_its_sources(
-    scan: Scan, random: Sequence[int]
-) -> None:
+def test_any_edges_give_each_execution_once_behind_its_sources(scan: Scan, random: Random) -> None:
     start = scan.findings[0].op.op_id
     trace = build_trace(scan)
     ids = [node.op.op_id for node in trace.nodes]
@@ -375,7 +373,7 @@ def test_any_edges_give_each_execution_once_behind_its_sources(
         assert grown == naive_closure(scan, start)
     # The order in which a scan lists its findings means nothing.
     shuffled = list(scan.findings)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     again = build_trace(replace(scan, findings=tuple(shuffled)), scan.findings[0])
     assert again.nodes == trace.nodes
 

@@ -10,6 +10,7 @@ import re
 import struct
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,9 @@ from trace_scans import make_scan, ranks_scan, scan_of_verdicts, wide_scan
 EMPTY_ELEMENTS = {"meta", "link", "input", "rect", "path", "br"}
 
 
-def page_of(scan: Scan, **options: object) -> str:
+def page_of(scan: Scan, **options: Any) -> str:
     target = io.BytesIO()
-    write_page(build_trace(scan), target, **options)  # type: ignore[arg-type]
+    write_page(build_trace(scan), target, **options)
     return target.getvalue().decode()
 
 
@@ -117,10 +118,10 @@ def test_the_page_of_an_empty_scan_says_so() -> None:
 # --- in a browser -------------------------------------------------------------------------------
 
 
-def open_page(browser: Browser, folder: Path, scan: Scan, **options: object) -> Page:
+def open_page(browser: Browser, folder: Path, scan: Scan, **options: Any) -> Page:
     path = folder / "trace.html"
     path.write_text(page_of(scan), encoding="utf-8")
-    return browser.open(path, **options)  # type: ignore[arg-type]
+    return browser.open(path, **options)
 
 
 def check_quiet(page: Page, folder: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -36,9 +37,9 @@ def hostile_scan() -> Scan:
     return replace(scan, findings=tuple(findings), root="/data/\udcff\x1b]0;title\x07")
 
 
-def svg_of(scan: Scan, **options: object) -> ET.Element:
+def svg_of(scan: Scan, **options: Any) -> ET.Element:
     target = io.BytesIO()
-    write_svg(build_trace(scan), target, **options)  # type: ignore[arg-type]
+    write_svg(build_trace(scan), target, **options)
     return ET.fromstring(target.getvalue())
 
 
@@ -221,9 +222,9 @@ def test_the_picture_of_an_empty_scan_says_so() -> None:
 # --- the graph ----------------------------------------------------------------------------------
 
 
-def dot_of(scan: Scan, **options: object) -> str:
+def dot_of(scan: Scan, **options: Any) -> str:
     target = io.BytesIO()
-    write_dot(build_trace(scan), target, **options)  # type: ignore[arg-type]
+    write_dot(build_trace(scan), target, **options)
     return target.getvalue().decode()
 
 
@@ -251,9 +252,9 @@ def test_names_stay_inside_their_quotes() -> None:
 # --- the document -------------------------------------------------------------------------------
 
 
-def document_of(scan: Scan, **options: object) -> dict[str, object]:
+def document_of(scan: Scan, **options: Any) -> dict[str, object]:
     target = io.BytesIO()
-    write_document(build_trace(scan), target, **options)  # type: ignore[arg-type]
+    write_document(build_trace(scan), target, **options)
 
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is no strict JSON")

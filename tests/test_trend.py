@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -125,7 +126,7 @@ def test_scans_are_points_across_scans() -> None:
         ]
         for n, value in enumerate((1.0, 3.0), 1)
     ]
-    sources = [TrendSource(f"s{n}", lambda ops=ops: ops) for n, ops in enumerate(nights)]  # type: ignore[misc]
+    sources = [TrendSource(f"s{n}", partial(list, ops)) for n, ops in enumerate(nights)]
     (series,) = trend_series(sources, across_scans=True)
     assert [(point.scan_id, point.largest) for point in series.points] == [("s0", 2.0), ("s1", 6.0)]
     assert series.device is None

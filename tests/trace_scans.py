@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dumpscope.model import (
     Counts,
@@ -40,26 +41,26 @@ def finding(
     verdict: Verdict = Verdict.PROPAGATED,
     cause: OpRecord | None = None,
     evidence: Evidence = "bytes",
-    **more: object,
+    **more: Any,
 ) -> Finding:
     """What a scan says of `op`; the tensor that decided is its first bad one."""
     deciding = next(
         (i for i, t in enumerate(op.tensors) if t.role == "output" and t.stats.nonfinite),
         next((i for i, t in enumerate(op.tensors) if t.stats.nonfinite), None),
     )
-    parameters: dict[str, object] = {"role": "output", "index": 0, "dtype": "float16"}
+    parameters: dict[str, str | int] = {"role": "output", "index": 0, "dtype": "float16"}
     if cause is not None:
         parameters |= {"producer": cause.op_name, "producer_type": cause.op_type}
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "op": op,
         "verdict": verdict,
-        "reason": Reason(verdict.value, parameters),  # type: ignore[arg-type]
+        "reason": Reason(verdict.value, parameters),
         "evidence": (evidence,),
         "deciding": deciding,
         "caused_by": None if cause is None else cause.op_id,
     }
     given.update(more)
-    return Finding(**given)  # type: ignore[arg-type]
+    return Finding(**given)
 
 
 def make_scan(findings: Iterable[Finding], expected: Sequence[Finding] = ()) -> Scan:

@@ -116,10 +116,10 @@ def update(
 @add_language_option
 def show(file: str, lang: str | None) -> None:
     """Print the entries of a file, one a line."""
-    from dumpscope.nightly.baseline import load_baseline
+    from dumpscope.nightly.baseline import load_baseline, local_today
     from dumpscope.safetext import make_printable
 
-    today = date.today()  # noqa: DTZ011 - an expiry date is a day where the user is
+    today = local_today()
     for entry in load_baseline(file).entries:
         words = [
             entry.op_type or say("baseline_no_name", lang),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from dumpscope.inspecting.exporting import Exporter, FileKind
     from dumpscope.inspecting.exportvalues import ArrayLayout
     from dumpscope.inspecting.targets import Target
-    from dumpscope.model import DumpFile
+    from dumpscope.model import DumpFile, OpRecord
+    from dumpscope.readers.protocol import Execution
 
 __all__ = ["export"]
 
@@ -151,6 +153,9 @@ def _export_operator(
     from dumpscope.roots import join
     from dumpscope.safetext import make_printable
 
+    def is_one_of(parts: Sequence[OpRecord], execution: Execution) -> bool:
+        return any(is_same_execution(execution, part) for part in parts)
+
     shown = make_printable(target.text)
     try:
         with open_scan(store_file, scan_id, lang) as (store, scan):
@@ -171,9 +176,7 @@ def _export_operator(
         yield from exporter.export_file(
             find_file(join(root, name)),
             slot=target.slot,
-            wanted=lambda execution, parts=parts: any(  # type: ignore[misc]
-                is_same_execution(execution, part) for part in parts
-            ),
+            wanted=partial(is_one_of, parts),
             folder="",
         )
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -99,7 +99,7 @@ def scan(
     lang: str | None,
     resume: bool,
     progress: bool | None,
-    **options: object,
+    **options: Any,
 ) -> None:
     """Scan dump folders, single dump files, or the acl.json itself.
 
@@ -111,7 +111,7 @@ def scan(
     from dumpscope.outcome import failing_verdicts, parse_tolerance
     from dumpscope.ranks.rankview import check_rank_options, refuse_wrong_sizes
 
-    asked = ScanOptions(**options)  # type: ignore[arg-type]
+    asked = ScanOptions(**options)
     # Before hours of reading, not after them.
     failing_verdicts(asked.fail_on)
     parse_tolerance(asked.max_unreadable)

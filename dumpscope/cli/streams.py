@@ -11,7 +11,7 @@ import os
 import select
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 __all__ = ["forget_stdout", "prepare_streams"]
 
@@ -65,7 +65,7 @@ class _Outlet(io.RawIOBase):
     def isatty(self) -> bool:
         return os.isatty(self._descriptor)
 
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
+    def write(self, data: Any, /) -> int:
         while not self._left:
             try:
                 return os.write(self._descriptor, data)

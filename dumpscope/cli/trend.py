@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +26,7 @@ _CSV_FILE = "dumpscope-trend.csv"
 
 
 class _TrendCommand(OptionalPathCommand):
-    defaults = {"--csv": _CSV_FILE}  # noqa: RUF012 - declared once, read only
+    defaults = MappingProxyType({"--csv": _CSV_FILE})
 
 
 @click.command(

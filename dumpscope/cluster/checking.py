@@ -16,7 +16,7 @@ from typing import cast
 from dumpscope.errors import DumpscopeError
 from dumpscope.isolation import failed_file
 from dumpscope.model import DumpFile, FileResult, ReadFailure
-from dumpscope.processes import Recipe
+from dumpscope.processes import Recipe, recipe_of
 
 __all__ = ["CheckedWork", "make_checked", "recipe_for_worker"]
 
@@ -42,7 +42,7 @@ class CheckedWork:
     def __init__(self, inner: Recipe, worker: str) -> None:
         self._worker = worker
         self._work = cast("Callable[[Sequence[DumpFile]], list[FileResult]]", inner.follow())
-        made = cast("Recipe", self._work.recipe)  # type: ignore[attr-defined]
+        made = recipe_of(self._work)
         self.recipe = replace(recipe_for_worker(inner, worker), signature=made.signature)
 
     def __call__(self, files: Sequence[DumpFile]) -> list[FileResult] | str:

@@ -28,7 +28,7 @@ from dumpscope.errors import ClusterError
 from dumpscope.executors import BATCH_BYTES, BATCH_FILES, WAITING_BATCH_FILES, batch_files
 from dumpscope.isolation import failed_file
 from dumpscope.model import DumpFile, FileResult
-from dumpscope.processes import Recipe
+from dumpscope.processes import Recipe, recipe_of
 
 __all__ = ["DaskExecutor", "open_dask_executor"]
 
@@ -104,7 +104,7 @@ class DaskExecutor(Closing):
         batches: Iterable[Sequence[DumpFile]],
     ) -> Iterator[Result]:
         """Yield the results of the batches in their order; `work` needs a `recipe`."""
-        recipe = cast("Recipe", work.recipe)  # type: ignore[attr-defined]
+        recipe = recipe_of(work)
         waiting: deque[_Ticket] = deque()
         files = 0
         try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from dumpscope.causality.inputs import is_saturated
@@ -35,6 +35,7 @@ __all__ = [
     "is_covered",
     "list_entries",
     "load_baseline",
+    "local_today",
     "model_key",
     "note_baseline",
     "parse_baseline",
@@ -92,6 +93,11 @@ class Applied:
     known: int = 0
     gone: tuple[Entry, ...] = ()
     expired: tuple[Entry, ...] = ()
+
+
+def local_today() -> date:
+    """Return the day where the user is: an expiry date is one."""
+    return datetime.now().astimezone().date()
 
 
 def apply_baseline(baseline: Baseline, findings: Sequence[Finding], today: date) -> Applied:

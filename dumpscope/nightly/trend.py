@@ -339,10 +339,11 @@ def _find_left(points: Sequence[Point]) -> LeftBand | None:
         if point.nonfinite and clean == index > 0:
             return LeftBand(index, "nonfinite", float(point.nonfinite), 0.0, 0.0)
         clean += not point.nonfinite
-        for metric, value in (("max", point.largest), ("rms", point.rms)):
+        found: dict[Metric, float | None] = {"max": point.largest, "rms": point.rms}
+        for metric, value in found.items():
             if not value:
                 continue
-            seen = earlier[metric]  # type: ignore[index]
+            seen = earlier[metric]
             logarithm = math.log2(value)
             if len(seen) >= EARLIER_POINTS:
                 middle = median(seen)
@@ -350,7 +351,7 @@ def _find_left(points: Sequence[Point]) -> LeftBand | None:
                 width = max(BAND_BITS, BAND_MADS * deviation)
                 if abs(logarithm - middle) > width:
                     low, high = _power(middle - width), _power(middle + width)
-                    return LeftBand(index, metric, value, low, high)  # type: ignore[arg-type]
+                    return LeftBand(index, metric, value, low, high)
             seen.append(logarithm)
     return None
 

@@ -169,7 +169,7 @@ def _build() -> _MessageClass:
     descriptor = pool.FindMessageTypeByName(f"{_PACKAGE}.DumpData")
     get_class = getattr(message_factory, "GetMessageClass", None)
     if get_class is None:  # protobuf before 4.22
-        get_class = getattr(message_factory.MessageFactory(pool), "GetPrototype")  # noqa: B009
+        get_class = getattr(message_factory.MessageFactory(pool), "GetPrototype")  # noqa: B009 - gone since
     return cast("_MessageClass", get_class(descriptor))
 
 

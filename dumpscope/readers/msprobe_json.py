@@ -106,13 +106,11 @@ def _keys(text: _Text) -> Iterator[str]:
         text.step()
         return
     while True:
-        start = text.byte
         if text.next_char() != '"':
             raise text.corrupt(f"expected a key in quotes, found {text.next_char()!a}")
         key = text.value()
         text.expect(":")
-        if not isinstance(key, str):  # pragma: no cover - a quote starts a string
-            raise text.corrupt("expected a key", start)
+        assert isinstance(key, str), "a quote starts a string"
         yield key
         mark = text.next_char()
         text.step()

@@ -84,11 +84,11 @@ class RowWriter:
         parts = [f'<row r="{number}"{self._height(values)}>']
         # A note has fewer values than there are columns.
         cells = zip(values, self._columns, strict=False)
-        for position, (value, (letters, style)) in enumerate(cells):
+        given = special or {}
+        for position, (value, (letters, usual)) in enumerate(cells):
             if value is None or value == "":
                 continue
-            if special is not None and position in special:
-                style = special[position]  # noqa: PLW2901 - the column's own style is the default
+            style = given.get(position, usual)
             start = f'<c r="{letters}{number}" s="{style}"'
             if isinstance(value, str):
                 parts.append(self._text(f'<c r="{letters}{number}"', style, value))

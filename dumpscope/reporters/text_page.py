@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from dumpscope.records import record
 from dumpscope.reporters.cells import shorten, wrap
@@ -77,8 +77,8 @@ class TextPage:
         left = max(12, self._console.width - fixed - 2 * len(columns))
         widths = [column.width or left for column in columns]
         for column, width in zip(columns, widths, strict=True):
-            justify = "right" if column.right else "left"
-            table.add_column(self._safe(column.head), width=width, justify=justify)  # type: ignore[arg-type]
+            justify: Literal["left", "right"] = "right" if column.right else "left"
+            table.add_column(self._safe(column.head), width=width, justify=justify)
         given = iter(styles)
         for row in rows:
             cells = []

@@ -234,7 +234,7 @@ def _draw_history(scan: Scan, lang: str) -> Markup | None:
         if len(entry.points) > 1
     ]
     # The plot escapes the names that stand in it.
-    return Markup(draw_trend(series, lang)) if series else None  # noqa: S704
+    return Markup(draw_trend(series, lang)) if series else None  # noqa: S704 - see above
 
 
 def _describe_offender(finding: Finding, lang: str) -> dict[str, Any]:
