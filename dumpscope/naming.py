@@ -106,7 +106,8 @@ def timestamp_ns(number: int) -> int | None:
     """Convert a timestamp to nanoseconds since 1970, its unit told by its number of digits.
 
     10 digits are seconds, 13 milliseconds, 15 and 16 microseconds, 19 nanoseconds; 14 and 17 are
-    a date, YYYYMMDDhhmmss and milliseconds, which is taken for UTC: only differences count.
+    a date, YYYYMMDDhhmmss and milliseconds, which is taken for UTC: only differences count. Of 18
+    and 20 no unit is on record; as fractions of a second behind ten digits they keep their order.
 
     Returns
     -------
@@ -125,9 +126,11 @@ def timestamp_ns(number: int) -> int | None:
         return number * 1_000_000 if number >= 1_000_000_000_000 else None
     if number < 100_000_000_000_000_000:
         return _date_ns(number // 1_000, number % 1_000)
-    if 1_000_000_000_000_000_000 <= number < 10_000_000_000_000_000_000:
+    if number < 1_000_000_000_000_000_000:
+        return number * 10
+    if number < 10_000_000_000_000_000_000:
         return number
-    return None
+    return number // 10 if number < 100_000_000_000_000_000_000 else None
 
 
 def parse_run_time(name: str) -> int | None:
