@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,10 @@ from builders import (
 )
 from cli_runs import ROOT, run
 from dumpscope.inspecting.closeup import exponent_range
+from dumpscope.inspecting.showing import show_file
+from dumpscope.reporters.closeup_text import print_view
 from dumpscope.reporters.exponents import draw_exponents
+from dumpscope.safetext import count_cells
 from dumpscope.words.closeup import describe_place, format_value
 from scan_samples import HOSTILE_NAMES
 
@@ -387,6 +392,38 @@ def test_ascii_terminals_get_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     text = run("show", path).out
     assert text.isascii()
     assert "\\u5c42" in text
+
+
+@pytest.mark.parametrize(("lang", "name"), [("en", "L2"), ("zh", "L2 范数")])
+@pytest.mark.usefixtures("scanned")
+def test_a_number_stands_in_the_line_of_its_name(lang: str, name: str) -> None:
+    lines = run("show", "layer1_attn_scores", "--lang", lang).out.splitlines()
+    told = [line for line in lines if f" {name} " in line]
+    assert [line.rpartition(" ")[2] for line in told] == ["1778.59", "1830.1", "539,539"]
+
+
+class Terminal(io.StringIO):
+    """A terminal; how wide it is says COLUMNS."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize(("columns", "width"), [("80", 80), ("160", 100)])
+def test_lines_are_no_wider_than_the_terminal(
+    tmp_path: Path, lang: str, columns: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    many = half([float("inf")] * 40)
+    path = write_op(tmp_path / NAME, many, half(np.arange(64)), inputs=(many,))
+    stream = Terminal()
+    print_view(show_file(os.fspath(path)), lang=lang, stream=stream)
+    lines = [line for line in stream.getvalue().splitlines() if NAME not in line]
+    assert max(map(count_cells, lines)) <= width
+    assert any(count_cells(line) > width - 20 for line in lines)
 
 
 def test_chinese(tmp_path: Path) -> None:

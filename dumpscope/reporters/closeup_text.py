@@ -13,7 +13,7 @@ from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, Ten
 from dumpscope.overflow import describe_status
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.exponents import draw_exponents
-from dumpscope.reporters.screen import WIDTH, is_ascii_only
+from dumpscope.reporters.screen import WIDTH, is_ascii_only, width_of
 from dumpscope.reporters.tables import known_stats
 from dumpscope.safetext import count_cells, make_ascii, make_printable
 from dumpscope.words import (
@@ -32,6 +32,7 @@ _STATISTICS = (
     ("nan", "posinf", "neginf", "saturated", "near_limit", "subnormal", "zero"),
     ("min", "max", "mean", "std", "rms", "l2"),
 )
+_MIN_WIDTH = 80
 _VALUE_WIDTH = 60
 _OTHERS = 20
 _STACK = 12
@@ -41,18 +42,25 @@ def print_view(view: View, *, lang: str = "en", stream: TextIO | None = None) ->
     """Print a view to a stream, stdout by default, as that stream can show it."""
     stream = sys.stdout if stream is None else stream
     ascii_only = is_ascii_only(getattr(stream, "encoding", None), os.environ)
-    stream.write(render_view(view, lang=lang, ascii_only=ascii_only))
+    width = min(width_of(stream), WIDTH)
+    stream.write(render_view(view, lang=lang, width=width, ascii_only=ascii_only))
 
 
-def render_view(view: View, *, lang: str = "en", ascii_only: bool = False) -> str:
-    """Return a view as text of at most 100 columns."""
-    page = _Page(lang, ascii_only=ascii_only)
+def render_view(
+    view: View, *, lang: str = "en", width: int = WIDTH, ascii_only: bool = False
+) -> str:
+    """Return a view as text.
+
+    No line is wider than `width` cells (at least 80), but for paths, which are there to be copied.
+    """
+    page = _Page(lang, max(width, _MIN_WIDTH), ascii_only=ascii_only)
     return "\n".join(line.rstrip() for line in page.lines_of(view)) + "\n"
 
 
 class _Page:
-    def __init__(self, lang: str, *, ascii_only: bool) -> None:
+    def __init__(self, lang: str, width: int, *, ascii_only: bool) -> None:
         self._lang = lang
+        self._width = width
         self._ascii = ascii_only
         self._zh = lang.startswith("zh")
         self._comma, self._colon = ("，", "：") if self._zh else (", ", ": ")
@@ -99,7 +107,7 @@ class _Page:
             yield ""
             yield f"{self._phrase('graph', count=file.nodes)}{self._colon}".rstrip()
             for node in file.graph:
-                yield "  " + self._short(f"{node.op_type} {node.name}".strip(), WIDTH - 2)
+                yield "  " + self._short(f"{node.op_type} {node.name}".strip(), self._width - 2)
             if file.nodes > len(file.graph):
                 yield "  " + self._phrase("and_more_nodes", count=file.nodes - len(file.graph))
         if file.known and not file.read and not file.failures:
@@ -115,7 +123,7 @@ class _Page:
     def _op(self, view: OpView, whole: View) -> Iterator[str]:
         op = view.op
         title = f"{op.op_type} {op.op_name}" if op.op_name != op.op_type else op.op_name
-        yield self._short(title.strip() or op.file, WIDTH)
+        yield self._short(title.strip() or op.file, self._width)
         facts = [
             f"{self._head(name)} {value}"
             for name, value in (
@@ -131,7 +139,7 @@ class _Page:
         ]
         yield from self._wrapped(self._comma.join(facts), 2)
         if op.parent:
-            yield f"  {self._head('parent')} {self._short(op.parent, WIDTH - 12)}"
+            yield f"  {self._head('parent')} {self._short(op.parent, self._width - 12)}"
         if view.finding is not None:
             yield from self._finding(view.finding, whole)
         yield from self._attributes(op)
@@ -143,8 +151,9 @@ class _Page:
     def _attributes(self, op: OpRecord) -> Iterator[str]:
         if op.attributes:
             yield f"  {self._phrase('attributes')}"
+            room = min(_VALUE_WIDTH, self._width - 40)
             for name, value in op.attributes:
-                yield f"    {self._short(name, 30)} = {self._short(value, _VALUE_WIDTH)}"
+                yield f"    {self._short(name, 30)} = {self._short(value, room)}"
         if op.stack:
             yield f"  {self._label('stack')}"
             for frame in op.stack[:_STACK]:
@@ -191,7 +200,7 @@ class _Page:
                 if getattr(stats, key) is not None
             ]
             if cells:
-                yield from self._wrapped("   ".join(cells), 4)
+                yield from _listed("", cells, "   ", 4, self._width)
         if stats.padding_nonfinite:
             yield f"    {self._head('padding_nonfinite')} {format_count(stats.padding_nonfinite)}"
         bad = tensor.stats.nonfinite or tensor.stats.saturated
@@ -222,7 +231,7 @@ class _Page:
                 head += self._brackets.format(first)
             cells = [f"{format_index(e.index)} {format_value(e.value)}" for e in closeup.bad]
             mark = "；" if self._zh else "; "
-            yield from _listed(head + self._colon, cells, 4, mark)
+            yield from _listed(head + self._colon, cells, mark, 4, self._width)
         span = exponent_range(tensor.dtype)
         if span is None or not closeup.exponents:
             return
@@ -286,12 +295,12 @@ class _Page:
         ]
         text = self._comma.join([verdict, *place])
         yield f"  {self._safe(text)}"
-        yield f"    {self._short(op.file, WIDTH - 4)}"
+        yield f"    {self._short(op.file, self._width - 4)}"
 
     # --- parts -------------------------------------------------------------------------------
 
     def _wrapped(self, text: str, indent: int = 0) -> Iterator[str]:
-        for line in wrap(text, WIDTH - indent):
+        for line in wrap(text, self._width - indent):
             yield " " * indent + line
 
     def _short(self, text: str, width: int) -> str:
@@ -312,13 +321,14 @@ class _Page:
         return make_printable(text)
 
 
-def _listed(head: str, cells: Sequence[str], indent: int, mark: str) -> Iterator[str]:
+def _listed(head: str, cells: Sequence[str], mark: str, indent: int, width: int) -> Iterator[str]:
     """Write items behind a head, and break lines between items only."""
     line = " " * indent + head
+    below = " " * (indent + 2 if head else indent)
     for number, cell in enumerate(cells, 1):
         item = f"{cell}{mark}" if number < len(cells) else cell
-        if count_cells(line) + count_cells(item.rstrip()) > WIDTH:
+        if count_cells(line) + count_cells(item.rstrip()) > width and line != below:
             yield line.rstrip()
-            line = " " * (indent + 2)
+            line = below
         line += item
     yield line
