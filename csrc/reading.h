@@ -1,19 +1,20 @@
-/* Tensors read and measured in one go, in blocks that stay in the processor's own cache, while
- * other threads run. For a whole tensor a thread waits once for the interpreter, not twice for
- * each block.
+/* Tensors read and measured in one go, while other threads run. For a whole tensor a thread waits
+ * once for the interpreter, not twice for each block.
  *
  * What is not as expected (an error, a file that ends too soon) is not told apart here: the caller
  * reads again, block by block, and that says what it is.
  */
 
 #if !defined(_WIN32)
+#include <time.h>
 #include <unistd.h>
 #define READS_FILES
 
 enum {
-    STEP = 1 << 17,            /* bytes of a block: an eighth of the caller's, a part of any L2 cache */
-    GROUP = 1 << 20,           /* bytes that are summed up before their moments are merged */
-    UNHEARD = 1 << 26,         /* bytes until signals are looked for, Ctrl-C above all */
+    GROUP = 1 << 20,  /* bytes that are summed up before their moments are merged: the buffer's */
+    STEP = 1 << 17,   /* bytes of a block that stays in the processor's own cache */
+    SLOW_NS = 500000, /* a group that takes longer than this was not in memory */
+    UNHEARD = 1 << 26 /* bytes until signals are looked for, Ctrl-C above all */
 };
 
 enum outcome { READ_ALL, READ_MORE, READ_STOPPED, READ_FAILED };
@@ -23,18 +24,32 @@ struct reading {
     int descriptor;
     off_t offset;
     size_t left, done;
+    size_t step;       /* bytes of a block */
+    int64_t begun_ns;  /* when the group began */
     Py_buffer buffer;
 };
 
 /* Look at a block of the bytes that were read; not 0 where the rest does not matter any more. */
 typedef int taker(void *state, const void *block, size_t nbytes, int ends_group);
 
+/* Disks and servers want to be asked for much at a time, memory for no more than the cache holds. */
+static void begin_group(struct reading *reading)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t now_ns = (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+    reading->step = now_ns - reading->begun_ns > SLOW_NS ? GROUP : STEP;
+    reading->begun_ns = now_ns;
+}
+
 static enum outcome read_some(struct reading *reading, taker *take, void *state)
 {
     size_t until = reading->left > UNHEARD ? reading->left - UNHEARD : 0;
     char *block = reading->buffer.buf;
     while (reading->left > until) {
-        size_t wanted = reading->left < STEP ? reading->left : STEP;
+        if (reading->done % GROUP == 0)
+            begin_group(reading);
+        size_t wanted = reading->left < reading->step ? reading->left : reading->step;
         for (size_t filled = 0; filled < wanted;) {
             ssize_t count = pread(reading->descriptor, block + filled, wanted - filled,
                                   reading->offset + (off_t) filled);
@@ -81,8 +96,8 @@ static int open_reading(PyObject *const *arguments, PyObject *buffer, Py_ssize_t
     }
     if (PyObject_GetBuffer(buffer, &reading->buffer, PyBUF_WRITABLE) < 0)
         return -1;
-    if (reading->buffer.len < STEP) {
-        PyErr_Format(PyExc_ValueError, "expected a buffer of %d bytes, found %zd", (int) STEP,
+    if (reading->buffer.len < GROUP) {
+        PyErr_Format(PyExc_ValueError, "expected a buffer of %d bytes, found %zd", (int) GROUP,
                      reading->buffer.len);
         PyBuffer_Release(&reading->buffer);
         return -1;
@@ -91,6 +106,7 @@ static int open_reading(PyObject *const *arguments, PyObject *buffer, Py_ssize_t
     reading->offset = (off_t) offset;
     reading->left = (size_t) (count * itemsize);
     reading->done = 0;
+    reading->begun_ns = 0;
     return 0;
 }
 

@@ -270,7 +270,7 @@ def test_wrong_arguments_are_refused(
 
 def test_buffers_that_do_not_suit_are_refused() -> None:
     for function, code in ((compiled.read_tally, 0), (compiled.read_screen, 2)):
-        with pytest.raises(ValueError, match="expected a buffer of 131072 bytes, found 100"):
+        with pytest.raises(ValueError, match="expected a buffer of 1048576 bytes, found 100"):
             function(0, 0, 1, code, 1, bytearray(100))
         with pytest.raises(BufferError):
             function(0, 0, 1, code, 1, bytes(1 << 20))
