@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from dumpscope.model import OverflowRecord, Scan, ScanOptions, TensorStats, TensorSummary
+from dumpscope.model import (
+    Counts,
+    OverflowRecord,
+    Place,
+    Scan,
+    ScanOptions,
+    TensorStats,
+    TensorSummary,
+)
 from dumpscope.reporters.document import (
     DEFAULT_LIMIT,
     DocumentReporter,
@@ -141,6 +149,37 @@ def test_the_head_of_the_document() -> None:
         "dump_path": "/data/run",
         "dump": {"dump_list": [], "dump_mode": "all"},
     }
+
+
+def test_every_count_stands_under_its_own_name() -> None:
+    numbers = {name: 101 + position for position, name in enumerate(sorted(COUNT_KEYS))}
+    del numbers["by_verdict"]
+    counts = Counts(**numbers, unknown_files=99, by_verdict={"origin": 98})
+    found = parse(replace(clean_scan(), counts=counts))["counts"]
+    assert found == {**numbers, "unknown_files": 99, "by_verdict": {"origin": 98}}
+
+
+def test_what_is_alike_is_not_mixed_up() -> None:
+    """The rank is not the device; what was left out is neither checked nor unchecked."""
+    scan = overflow_scan()
+    (first, *rest) = scan.findings
+    assert first.overflow is not None
+    (seen, *others) = first.op.tensors
+    left_out = replace(seen, dumped=False)
+    unread = replace(seen, checked=False, unchecked="unsupported_dtype", stats=TensorStats())
+    place = Place(step=4, global_rank=5, device_id=1)
+    op = replace(first.op, step=4, device=5, place=place, tensors=(left_out, unread, *others))
+    overflow = replace(first.overflow, confirmed=False)
+    scan = replace(scan, findings=(replace(first, op=op, overflow=overflow), *rest))
+    finding = parse(scan)["findings"][0]
+    named = ("step", "device", "global_rank", "device_id", "host", "run")
+    assert [finding[name] for name in named] == [4, 5, 5, 1, None, None]
+    assert finding["overflow"]["confirmed"] is False
+    tensors = finding["tensors"]
+    assert [tensor["checked"] for tensor in tensors] == [None, False, True, True]
+    numbers = TENSOR_KEYS - {"role", "index", "dtype", "layout", "shape", "checked"}
+    assert all(tensor[key] is None for tensor in tensors[:2] for key in numbers)
+    assert (tensors[2]["first_bad"], tensors[2]["bad_box"]) == (None, None)
 
 
 def test_a_finding_with_everything() -> None:
