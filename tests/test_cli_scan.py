@@ -606,6 +606,22 @@ def test_a_single_file_and_several_paths(bad: Path, clean: Path) -> None:
     assert document["counts"]["files"] == 2
 
 
+def test_devices_of_one_number_below_different_paths_are_different_ones(tmp_path: Path) -> None:
+    first, second = tmp_path / "nodes/a", tmp_path / "nodes/b"
+    put(first, "Log.log.1.2.1764417600000001", half(np.inf))
+    path = put(second, "Relu.relu.2.2.1764417600000002")
+    path.write_bytes(dump_file((), (half(np.inf),)))  # nothing but the order tells of its inputs
+
+    def verdicts(*paths: Path) -> dict[str, str]:
+        document = json.loads(run("scan", *paths, "--format", "json").out)
+        assert document["root"] == str(tmp_path / "nodes")
+        assert {finding["device"] for finding in document["findings"]} == {0}
+        return {finding["op_type"]: finding["verdict"] for finding in document["findings"]}
+
+    assert verdicts(first, second) == {"Log": "origin", "Relu": "unknown_inputs"}
+    assert verdicts(tmp_path / "nodes") == {"Log": "origin", "Relu": "propagated"}
+
+
 def test_full_statistics(clean: Path) -> None:
     path = next((clean / FOLDER).iterdir())
     path.write_bytes(dump_file((half(1.0),), (half(np.inf, 0.0, 2.0),)))
