@@ -499,8 +499,26 @@ def test_a_repeated_key_is_reported_and_the_last_counts(tmp_path: Path, text: st
     config = load_config(path)
     assert config.dump_path == "b"
     assert [(i.severity, i.key) for i in check_config(config) if i.key] == [
-        ("warning", "dump_path")
+        ("warning", "dump.dump_path")
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (
+            '{"dump": {"dump_path": "a", "dump_list": [{}, {"layer": ["b"], "layer": ["c"]}]}}',
+            ["dump.dump_list[1].layer"],
+        ),
+        # the first of the two is gone, and nothing tells where it was
+        ('{"dump": {"dump_path": "a", "dump_path": "b"}, "dump": {}}', ["dump_path", "dump"]),
+        (f'{{"dump": {{"{"k" * 99}": 1, "{"k" * 99}": 2}}}}', [f"dump.{'k' * 59}…"]),
+    ],
+)
+def test_the_path_of_a_repeated_key_is_told(tmp_path: Path, text: str, keys: list[str]) -> None:
+    path = tmp_path / "acl.json"
+    path.write_text(text)
+    assert list(load_config(path).repeated_keys) == keys
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
-from dumpscope.aclconfig.values import EXCEPTION_SCENES, parse_steps, split_address
+from dumpscope.aclconfig.values import EXCEPTION_SCENES, extend_path, parse_steps, split_address
 from dumpscope.errors import ConfigError
 from dumpscope.records import record
 from dumpscope.regexes import regex
@@ -29,6 +29,7 @@ MAX_JSON5_BYTES = 128 << 10
 
 
 _MAX_FACT_LAYERS = 100
+_MAX_KEY_PATH = 300
 _JSON5_PLACE = regex(r"^<string>:([0-9]+) ")
 _DUMP_KEY = regex(r"\bdump[\"']?\s{0,99}:")
 
@@ -48,7 +49,7 @@ class AclConfig:
     strict_fault
         What stopped a strict reader, `""` when strict.
     repeated_keys
-        Keys that one object holds twice; the last one counts.
+        Paths of keys that one object holds twice; the last one counts.
     dump_path
         As written, `None` when missing.
     dump_folders
@@ -143,7 +144,7 @@ def load_config(
     """
     name = os.path.abspath(os.fspath(path))
     text = _read_text(name)
-    repeated: list[str] = []
+    repeated: _Repeated = []
     fault = ""
     try:
         document = _parse_strict(text, repeated)
@@ -164,7 +165,7 @@ def load_config(
         document=MappingProxyType(document),
         strict=not fault,
         strict_fault=fault,
-        repeated_keys=tuple(repeated),
+        repeated_keys=tuple(_name_paths(document, repeated)),
         dump_path=dump_path,
         dump_folders=_find_candidates(
             dump_path,
@@ -223,8 +224,12 @@ def _read_text(name: str) -> str:
         raise ConfigError(f"{name} at 0x{error.start:x}: expected UTF-8 text") from error
 
 
+_Repeated = list[tuple[dict[str, object], str]]
+"""Objects, and a key of each that stands in it twice."""
+
+
 def _keep_pairs(
-    repeated: list[str],
+    repeated: _Repeated,
 ) -> Callable[[Iterable[tuple[str, object]]], dict[str, object]]:
     """Make the hook that builds an object and notes keys which stand in it twice."""
 
@@ -232,24 +237,44 @@ def _keep_pairs(
         mapping: dict[str, object] = {}
         for key, value in pairs:
             if key in mapping:
-                repeated.append(key)
+                repeated.append((mapping, key))
             mapping[key] = value
         return mapping
 
     return build
 
 
+def _name_paths(document: object, repeated: _Repeated) -> Iterator[str]:
+    """Yield the paths of repeated keys.
+
+    Only the key is told of an object that a later value replaced, and deeper than an acl.json goes.
+    """
+    path_of: dict[int, str] = {}
+    ahead: list[tuple[str, object]] = [("", document)] if repeated else []
+    while ahead:
+        path, value = ahead.pop()
+        if len(path) > _MAX_KEY_PATH:
+            continue
+        if isinstance(value, dict):
+            path_of[id(value)] = path
+            ahead += ((extend_path(path, key), inner) for key, inner in value.items())
+        elif isinstance(value, list):
+            ahead += ((f"{path}[{index}]", inner) for index, inner in enumerate(value))
+    for mapping, key in repeated:
+        yield extend_path(path_of.get(id(mapping), ""), key)
+
+
 def _refuse_constant(token: str) -> object:
     raise ValueError(f"{token} is not JSON")
 
 
-def _parse_strict(text: str, repeated: list[str]) -> object:
+def _parse_strict(text: str, repeated: _Repeated) -> object:
     return json.loads(
         text, object_pairs_hook=_keep_pairs(repeated), parse_constant=_refuse_constant
     )
 
 
-def _parse_generously(name: str, text: str, fault: str, repeated: list[str]) -> object:
+def _parse_generously(name: str, text: str, fault: str, repeated: _Repeated) -> object:
     """Read JSON with comments and trailing commas."""
     import json5
 

@@ -26,6 +26,7 @@ __all__ = [
     "Issue",
     "check_keys",
     "check_values",
+    "extend_path",
     "kind_of",
     "make_error",
     "make_warning",
@@ -143,7 +144,7 @@ def check_keys(mapping: Mapping[str, object], known: Sequence[str], key: str) ->
     """Warn about keys that nobody reads."""
     for name in mapping:
         if name not in known:
-            here = _path(key, shorten(name))
+            here = extend_path(key, name)
             near = difflib.get_close_matches(name.lower()[:_SHOWN], known, n=1)
             if near:
                 yield make_warning(
@@ -305,8 +306,9 @@ def make_warning(key: str, template: str, **parameters: str) -> Issue:
     return Issue("warning", key, template.format(**parameters), template, parameters)
 
 
-def _path(key: str, name: str) -> str:
-    return f"{key}.{name}" if key else name
+def extend_path(key: str, name: str) -> str:
+    """Return the path of what is called `name` in the object at `key`."""
+    return f"{key}.{shorten(name)}" if key else shorten(name)
 
 
 def shorten(text: str) -> str:
