@@ -107,6 +107,39 @@ def test_a_record_confirms_what_the_data_shows(folder: Folder) -> None:
     assert finding.evidence == ("own_inputs", "status")
 
 
+def write_op(folder: Folder, inputs: list[Array], outputs: list[Array]) -> None:
+    """Write an execution of task 7 that started at 2."""
+    read, written = (
+        [builders.Tensor(a.tobytes(), builders.FLOAT16, a.shape) for a in arrays]
+        for arrays in (inputs, outputs)
+    )
+    (folder.path / f"Mul.Mul_op.7.2.{START_US + 2}").write_bytes(
+        builders.dump_file(read, written, op_name="Mul_op")
+    )
+    folder.record(aic(7), at=3)
+
+
+def test_a_status_alone_does_not_deny_the_saturation_that_came_in(folder: Folder) -> None:
+    clipped = np.where(CLEAN > 1.5, np.float16(65504), CLEAN)
+    write_op(folder, [clipped], [CLEAN, clipped])
+    finding = only(ask(folder))
+    assert (str(finding.verdict), finding.deciding) == ("status_origin", 2)
+    count = int((CLEAN > 1.5).sum())
+    told = render(finding.reason)
+    assert f"output 1 has {count} of 64 float16 elements at the limit of 65,504" in told
+    assert "neither" not in told
+    assert "没有饱和值" not in render(finding.reason, "zh")
+
+
+def test_a_status_alone_says_nothing_of_outputs_that_are_not_there(folder: Folder) -> None:
+    write_op(folder, [CLEAN], [])
+    finding = only(ask(folder))
+    assert (str(finding.verdict), finding.deciding) == ("status_origin", None)
+    assert "its outputs were not dumped or could not be checked: status" in render(finding.reason)
+    assert "neither" not in render(finding.reason)
+    assert "没有饱和值" not in render(finding.reason, "zh")
+
+
 @pytest.mark.parametrize(("task", "stream"), [(8, 2), (7, 3)])
 def test_another_task_or_stream_is_another_operator(folder: Folder, task: int, stream: int) -> None:
     folder.op("Mul", CLEAN, task=7, stream=2, at=2)

@@ -42,7 +42,7 @@ VALUES: Mapping[str, str | int | float | bool] = {
     "lost": 2, "lost_name": "Mul net/gone",
     "ranks": "3, 5", "absent": "2", "unread": "4", "source": "net/weight", "seen_before": 4,
     "through": "HcomAllReduce net/sum",
-    "inputs_only": True, "hardware": "0x20 floating-point overflow", "kind": "AIC",
+    "inputs_only": True, "unseen": True, "hardware": "0x20 floating-point overflow", "kind": "AIC",
     "maybe_mask": True, "padding_included": True, "at_least": True, "seen_at_consumer": True,
     "tensor_name": "scale", "band_axis": 2, "band_axes": 4, "band_first": 900, "band_last": 1023,
     "rule": "mask-fill", "why": "a mask", "why_zh": "掩码", "loss_scale": True,

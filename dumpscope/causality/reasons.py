@@ -144,6 +144,8 @@ def build_reason(
         parameters.update(lost=because.lost.count, lost_name=because.lost.name)
     if code == "bad_input" and not op.outputs:
         parameters["inputs_only"] = True
+    if code == "status_origin" and tensor is None:
+        parameters["unseen"] = True
     if overflow is not None:
         parameters["hardware"] = ", ".join(overflow.bits) or " ".join(
             f"0x{word:x}" for word in overflow.status

@@ -304,7 +304,7 @@ class Judge:
             if flagged or op.step not in lane.saturated:
                 return self._finding(op, Verdict.SATURATED_ORIGIN, code, tensor, because)
         if flagged and not (saturated and op.step in lane.saturated):
-            deciding = next(iter(op.outputs), None)
+            deciding = next(iter(saturated or [t for t in op.outputs if t.checked]), None)
             return self._finding(op, Verdict.STATUS_ORIGIN, "status_origin", deciding, because)
         return None
 

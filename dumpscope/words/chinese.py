@@ -65,10 +65,14 @@ def _origin_expected(facts: Facts) -> str:
 
 
 def _status_origin(facts: Facts) -> str:
-    return (
-        f"硬件报告该算子溢出（{tell_hardware(facts)}）；{tell_inputs(facts)}，"
-        "输出中没有 NaN、Inf，也没有饱和值：仅有状态为证"
-    )
+    if facts.flag("unseen"):
+        shown = "输出没有被转储，或无法检查"
+    elif facts.amount("saturated"):
+        shown = f"{has(facts)}，但可能来自输入"
+    else:
+        shown = "输出中没有 NaN、Inf，也没有饱和值"
+    flagged = f"硬件报告该算子溢出（{tell_hardware(facts)}）"
+    return f"{flagged}；{tell_inputs(facts)}，{shown}：仅有状态为证"
 
 
 def _status_origin_not_dumped(facts: Facts) -> str:

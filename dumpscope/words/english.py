@@ -59,11 +59,14 @@ def _origin_expected(facts: Facts) -> str:
 
 
 def _status_origin(facts: Facts) -> str:
-    return (
-        f"the hardware flagged an overflow in this operator ({tell_hardware(facts)}); "
-        f"{tell_inputs(facts)} and its outputs show neither NaN, Inf nor saturated values: "
-        "status only"
-    )
+    flagged = f"the hardware flagged an overflow in this operator ({tell_hardware(facts)})"
+    if facts.flag("unseen"):
+        shown = "its outputs were not dumped or could not be checked"
+    elif facts.amount("saturated"):
+        shown = f"{has(facts)}, which may have come from there"
+    else:
+        shown = "its outputs show neither NaN, Inf nor saturated values"
+    return f"{flagged}; {tell_inputs(facts)} and {shown}: status only"
 
 
 def _status_origin_not_dumped(facts: Facts) -> str:
