@@ -113,7 +113,9 @@ def build_reason(
     }
     if counted:
         parameters["from_statistics"] = True
-    if tensor is not None:
+    if tensor is None:
+        parameters["unseen"] = True
+    else:
         _describe_tensor(tensor, because, parameters)
     _describe_inputs(because.inputs, parameters)
     if because.expected_by is not None:
@@ -144,8 +146,6 @@ def build_reason(
         parameters.update(lost=because.lost.count, lost_name=because.lost.name)
     if code == "bad_input" and not op.outputs:
         parameters["inputs_only"] = True
-    if code == "status_origin" and tensor is None:
-        parameters["unseen"] = True
     if overflow is not None:
         parameters["hardware"] = ", ".join(overflow.bits) or " ".join(
             f"0x{word:x}" for word in overflow.status
