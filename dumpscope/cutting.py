@@ -18,10 +18,10 @@ __all__ = ["LEAST", "MOST", "USUAL", "Batch", "cut"]
 LEAST = 256
 """A batch has so many files, unless it is the last: a hash and a transaction must pay."""
 
-MOST = 2048
+MOST = 1024
 """A batch has no more than this: what is not the same is looked up file by file."""
 
-USUAL = 512
+USUAL = 256
 """Every so many-th file is an end (a power of two), so batches have about `LEAST + USUAL`."""
 
 _MIX = 0x9E3779B97F4A7C15

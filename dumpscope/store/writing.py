@@ -24,7 +24,11 @@ from dumpscope.store.opening import told
 
 __all__ = ["StoreWriting"]
 
-_LOOKED_UP_AT_ONCE = 500
+_LOOKED_UP_AT_ONCE = 256
+_LOOK_UP = (
+    "SELECT identity, file_id FROM identities WHERE identity IN"
+    f" ({','.join('?' * _LOOKED_UP_AT_ONCE)})"
+)
 
 
 class StoreWriting(StoreConnection):
@@ -127,13 +131,10 @@ class StoreWriting(StoreConnection):
             )
         known: dict[bytes, int] = {}
         for start in range(0, len(identities), _LOOKED_UP_AT_ONCE):
-            some = identities[start : start + _LOOKED_UP_AT_ONCE]
-            marks = ",".join("?" * len(some))
-            known.update(
-                connection.execute(
-                    f"SELECT identity, file_id FROM identities WHERE identity IN ({marks})", some
-                )
-            )
+            some: list[bytes | None] = [*identities[start : start + _LOOKED_UP_AT_ONCE]]
+            # Another number of marks would be another statement, and each is kept for a while.
+            some += [None] * (_LOOKED_UP_AT_ONCE - len(some))
+            known.update(connection.execute(_LOOK_UP, some))
         if known:
             connection.executemany(
                 "INSERT OR IGNORE INTO scan_files VALUES(?,?)",
