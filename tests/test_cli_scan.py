@@ -343,14 +343,22 @@ run()
 """
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_is_130_and_the_next_scan_goes_on(tmp_path: Path, jobs: str) -> None:
+@pytest.mark.parametrize(
+    ("jobs", "lang", "words"),
+    [
+        ("1", "en", "interrupted; what was read so far is kept: `dumpscope scan --resume` goes on"),
+        ("2", "zh", "已中断；已读取的内容已保存：用 `dumpscope scan --resume` 可从中断处继续"),
+    ],
+)
+def test_ctrl_c_is_130_and_the_next_scan_goes_on(
+    tmp_path: Path, jobs: str, lang: str, words: str
+) -> None:
     tree = tmp_path / "slow"
     for task in range(200):
         put(tree, f"Exp.e{task}.{task}.2.1764417600000{task:03}", half(1.0))
     program = subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(tree), "--jobs", jobs],
-        env=environment(),
+        [sys.executable, "-c", SLOW, str(tree), "--jobs", jobs, "--lang", lang],
+        env=environment(PYTHONIOENCODING="utf-8"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -361,7 +369,7 @@ def test_ctrl_c_is_130_and_the_next_scan_goes_on(tmp_path: Path, jobs: str) -> N
     out, err = program.communicate(timeout=60)
     assert program.returncode == 130
     assert out == ""
-    assert "interrupted; what was read so far is kept" in err
+    assert words in err
     assert "Traceback" not in err
     with Store.open(".dumpscope/scans.db", write=False) as store:
         (info,) = store.scans()
