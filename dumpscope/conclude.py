@@ -26,12 +26,32 @@ from dumpscope.ranks.ranksummary import summarise_ranks
 from dumpscope.ranks.rankview import find_topology
 from dumpscope.store import Selection, Store
 
-__all__ = ["conclude"]
+__all__ = ["check_files", "conclude"]
 
 _MAX_UNKNOWN_LISTED = 100
 _MAX_STEPS_COMPARED = 1000
 _MAX_GROWING_SHOWN = 3
 _MAX_HISTORY = 4096
+
+
+def check_files(options: ScanOptions) -> None:
+    """Read the rules and the baseline that a scan will be concluded with: before hours of reading.
+
+    Raises
+    ------
+    ConfigError
+        One of them cannot be read.
+    OptionsError
+        The baseline is a scan document that was cut.
+    """
+    if options.rules_file is not None:
+        from dumpscope.rules import load_rules
+
+        load_rules(options.rules_file)
+    if options.baseline is not None:
+        from dumpscope.nightly.baseline import load_baseline
+
+        load_baseline(options.baseline)
 
 
 def conclude(store: Store, scan_id: str, options: ScanOptions, *, history: bool = True) -> Scan:

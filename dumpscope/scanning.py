@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, Union
 
-from dumpscope.conclude import conclude
+from dumpscope.conclude import check_files, conclude
 from dumpscope.cutting import cut
 from dumpscope.errors import LostProcessesError, OptionsError, StoreError
 from dumpscope.executors import BATCH_FILES, Executor, count_jobs
@@ -94,6 +94,8 @@ def scan(
     ------
     OptionsError
         A path does not exist or an option has no meaning.
+    ConfigError
+        The rules, the rank map or the baseline cannot be read.
     StoreError
         The store cannot be written.
     LostProcessesError
@@ -157,6 +159,7 @@ def scan_into(
     registry = load_readers()
     if options.reader is not None:
         registry.named(options.reader)
+    check_files(options)
     walker: Walk | NothingToWalk
     if missing is not None and not paths:
         walker = NothingToWalk(missing)

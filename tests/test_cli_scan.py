@@ -188,6 +188,33 @@ def test_wrong_usage_is_2_and_says_what_is_wrong(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize("option", ["--baseline", "--rules", "--rank-map"])
+def test_files_of_options_are_read_before_the_dump(bad: Path, option: str) -> None:
+    """Else hours go by, and the newest scan is one that no report can be written of."""
+    assert run("scan", bad).status == 1
+    ended = run("scan", bad, option, "none")
+    assert (ended.status, ended.out) == (2, "")
+    assert "none" in ended.err
+    assert len(run("scans", "list").out.splitlines()) == 2  # the head, and the first scan
+    assert run("report").status == 0
+
+
+def test_files_of_options_are_found_from_another_folder(
+    bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("scan", bad).status == 1
+    assert run("baseline", "write", "known.json").status == 0
+    text = '[[rule]]\nop_type = "MatMul*"\nkind = "posinf"\nreason = "known"\n'
+    Path("mine.toml").write_text(text)
+    counts = {"--baseline known.json": ("baseline_known", 1), "--rules mine.toml": ("expected", 1)}
+    for options, (name, number) in counts.items():
+        monkeypatch.chdir(tmp_path / "work")
+        assert run("scan", bad, *options.split()).status == 0
+        monkeypatch.chdir(tmp_path)
+        ended = run("report", "--json=-", "--store", tmp_path / "work/.dumpscope/scans.db")
+        assert (ended.status, json.loads(ended.out)["counts"][name]) == (0, number), ended.err
+
+
 def test_what_gives_status_1_can_be_chosen(bad: Path, tmp_path: Path) -> None:
     assert run("scan", bad, "--fail-on", "never").status == 0
     assert run("scan", bad, "--fail-on", "origin").status == 1

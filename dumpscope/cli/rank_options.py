@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["add_rank_options", "asked_ranks", "make_rank_options"]
+__all__ = ["add_rank_options", "asked_ranks", "make_absolute", "make_rank_options"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -24,13 +24,18 @@ _SIZES = (
 _REMARKS = {"tp": ", instead of a rank map", "dp": " (default: what the dump's ranks need)"}
 
 
+def make_absolute(_ctx: click.Context, _option: click.Parameter, path: str | None) -> str | None:
+    """Keep a file of options by its whole path: reports of the scan may be asked for elsewhere."""
+    return path and os.path.abspath(path)
+
+
 def make_rank_options() -> list[click.Option]:
     """Make the options, for a command that is put together from parts."""
     return [
         click.Option(
             ["--rank-map"],
             metavar="FILE",
-            callback=lambda _ctx, _option, path: path and os.path.abspath(path),
+            callback=make_absolute,
             help="JSON or CSV: the tp, pp, dp (cp, ep) of every rank.",
         ),
         *(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dumpscope.cli.progress import ScanProgress
-from dumpscope.cli.rank_options import add_rank_options
+from dumpscope.cli.rank_options import add_rank_options, make_absolute
 from dumpscope.cli.stored import options_of, remember_options
 from dumpscope.cli.talking import add_language_option, pick, tell
 
@@ -70,8 +70,19 @@ __all__ = ["scan"]
     type=click.Choice(["overflow", "model"]),
     help="What an empty folder means: no overflow (clean), or a failed dump.",
 )
-@click.option("--baseline", metavar="FILE", help="Known findings: listed, not counted.")
-@click.option("--rules", "rules_file", metavar="FILE", help="TOML rules for expected values.")
+@click.option(
+    "--baseline",
+    metavar="FILE",
+    callback=make_absolute,
+    help="Known findings: listed, not counted.",
+)
+@click.option(
+    "--rules",
+    "rules_file",
+    metavar="FILE",
+    callback=make_absolute,
+    help="TOML rules for expected values.",
+)
 @click.option("--reader", metavar="NAME", help="Read every file with this reader.")
 @click.option("--step", "steps", type=int, multiple=True, help="Only this step (repeatable).")
 @click.option("--rank", "ranks", type=int, multiple=True, help="Only this rank or device.")
