@@ -19,6 +19,7 @@ from dumpscope.errors import OptionsError
 from dumpscope.filters import check_run
 from dumpscope.gathering import Judged, Suspects, find_flagged, gather
 from dumpscope.model import Counts, Finding, OpRecord, Reason, Scan, ScanOptions, Verdict
+from dumpscope.naming import is_archive_name
 from dumpscope.outcome import decide_outcome
 from dumpscope.ranks.patterns import explain_ranks
 from dumpscope.ranks.presence import find_presence
@@ -161,6 +162,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions, history: bool) -
         info.config,
         missing_steps=_missing_steps(info.config, store, scan_id),
     )
+    unknown, archives = _name_unknown(store, scan_id) if totals.unknown_files else ((), ())
     return Scan(
         scan_id=scan_id,
         root=info.root,
@@ -177,6 +179,7 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions, history: bool) -
         unchecked=unread,
         notes=(
             *outcome.notes,
+            *archives,
             *baseline_notes,
             *_note_growing(info.totals.get("growing")),
             *_note_imported(_whole(info.totals.get("imported_documents"))),
@@ -189,14 +192,23 @@ def _conclude(store: Store, scan_id: str, options: ScanOptions, history: bool) -
         config=info.config,
         started_at=info.started_at,
         duration_s=info.duration_s or 0.0,
-        unknown_files=_name_unknown(store, scan_id) if totals.unknown_files else (),
+        unknown_files=unknown,
         ranks=judged.ranks,
         history=_find_history(store, scan_id, findings) if history else (),
     )
 
 
-def _name_unknown(store: Store, scan_id: str) -> tuple[str, ...]:
-    return tuple(islice(store.unknown_files(scan_id), _MAX_UNKNOWN_LISTED))
+def _name_unknown(store: Store, scan_id: str) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
+    """Return the first files that no reader knew, and what to do with archives among all."""
+    listed: list[str] = []
+    first, count = "", 0
+    for name in store.unknown_files(scan_id):
+        if len(listed) < _MAX_UNKNOWN_LISTED:
+            listed.append(name)
+        if is_archive_name(name):
+            first, count = first or name, count + 1
+    notes = (Reason("archives", {"count": count, "path": first}),) if count else ()
+    return tuple(listed), notes
 
 
 def _rank_of_records(

@@ -29,6 +29,7 @@ from dumpscope.model import DumpName, Role
 from dumpscope.regexes import regex
 
 __all__ = [
+    "is_archive_name",
     "is_overflow_name",
     "parse_name",
     "parse_run_time",
@@ -66,6 +67,8 @@ _UNKNOWN_IDS = frozenset({0xFFFF, 0xFFFFFFFF})
 """What writers put where they do not know a task or stream id (16 or 32 bits of ones)."""
 
 _ROLES: Mapping[str, Role] = MappingProxyType({"input": "input", "output": "output"})
+
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")
 
 _MAX_MAPPED_NAME = 4096
 _HASH = regex(r"[0-9]{1,24}|[0-9a-fA-F]{32}(?:\.[A-Za-z0-9]{1,8})?")
@@ -143,6 +146,11 @@ def parse_run_time(name: str) -> int | None:
 def is_overflow_name(name: DumpName) -> bool:
     """Say whether the file is an overflow record (`Opdebug.Node_OpDebug…`, in any case)."""
     return name.op_type.lower() == "opdebug"
+
+
+def is_archive_name(name: str) -> bool:
+    """Say whether a file is a packed copy of others, which nothing here looks into."""
+    return name.lower().endswith(_ARCHIVES)
 
 
 def read_mapping(lines: Iterable[str]) -> dict[str, str]:

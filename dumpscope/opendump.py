@@ -9,6 +9,7 @@ from functools import cache
 from dumpscope.closing import Closing
 from dumpscope.errors import DumpReadError, OptionsError, UnknownFormatError
 from dumpscope.model import DumpFile, GraphNode, OverflowRecord
+from dumpscope.naming import is_archive_name
 from dumpscope.plugins import ReaderRegistry, load_readers
 from dumpscope.readers.protocol import Execution, TensorRecord
 from dumpscope.remote.reading import RemoteSource
@@ -56,10 +57,10 @@ class Dump(Closing):
         try:
             chosen = _registry().choose(self._source.head, self.file, reader)
             if chosen is None:
-                raise UnknownFormatError(
-                    "no reader knows this file; `dumpscope readers` lists the formats",
-                    path=self.file.path,
-                )
+                what = "no reader knows this file; `dumpscope readers` lists the formats"
+                if is_archive_name(self.file.name):
+                    what = "is an archive: unpack it first"
+                raise UnknownFormatError(what, path=self.file.path)
             self.reader = chosen.name
             self._records = chosen.read(self._source)
         except BaseException:

@@ -142,6 +142,13 @@ def test_a_hashed_name_is_looked_up_in_mapping_csv(dump: Path) -> None:
     assert open_dump(hashed).executions[0].task_id == 5
 
 
+@pytest.mark.parametrize("name", ["dump.zip", "20251129120000.tar.gz", "D.TGZ", "rank0.tar"])
+def test_an_archive_is_to_be_unpacked_first(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PK\x03\x04" + bytes(80))
+    with pytest.raises(UnknownFormatError, match="is an archive: unpack it first"):
+        open_dump(tmp_path / name)
+
+
 def test_what_is_no_dump_file(tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match="cannot be scanned"):
         open_dump(tmp_path / "nowhere")

@@ -16,6 +16,7 @@ from dumpscope.errors import OptionsError, StoreError
 from dumpscope.model import DumpFile, FileResult, Scan, ScanOptions
 from dumpscope.scanning import Progress, Worker, load_scan, scan, scan_into
 from dumpscope.store import Store
+from dumpscope.words import render
 
 FINITE = b"\x00\x3c" * 32
 INFINITE = b"\x00\x7c" * 32
@@ -309,6 +310,21 @@ def test_inputs_and_outputs_of_a_communication_operator_are_one_execution(tmp_pa
     assert finding.op.file.endswith("1767225600000009")
     # The other ranks of its group are not in the dump.
     assert finding.verdict.value == "received"
+
+
+def test_archives_are_to_be_unpacked(tmp_path: Path) -> None:
+    write_op(tmp_path, "Mul", 1, [FINITE], [FINITE])
+    for name in ("a.log", "b.tar.gz", "c.zip"):
+        (tmp_path / name).write_bytes(b"\x1f\x8b" + bytes(80))
+    answer = scan(tmp_path)
+    # Nobody knows whether dumps are in them, so nothing is missing for certain.
+    assert (answer.exit_status, answer.complete, answer.counts.unknown_files) == (0, True, 3)
+    (note,) = [note for note in answer.notes if note.code == "archives"]
+    assert note.parameters == {"count": 2, "path": "b.tar.gz"}
+    told = render(note)
+    assert told.startswith("2 archives were not looked into, the first is b.tar.gz")
+    assert told.endswith("unpack it first.")
+    assert "解压" in render(note, "zh")
 
 
 def test_addresses_name_the_producer_across_a_gap(tmp_path: Path) -> None:

@@ -271,6 +271,13 @@ def test_an_unknown_format_is_status_3(tmp_path: Path) -> None:
     assert "no reader knows this file" in ended.out
 
 
+def test_an_archive_is_to_be_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "dump.tar.gz").write_bytes(b"\x1f\x8b" + bytes(80))
+    ended = run("show", "dump.tar.gz")
+    assert (ended.status, "unpack it first" in ended.out) == (3, True)
+    assert "no reader" not in ended.out
+
+
 def test_wrong_usage_is_status_2(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for arguments, said in (

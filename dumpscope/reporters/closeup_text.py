@@ -10,6 +10,7 @@ from typing import TextIO
 from dumpscope.inspecting.closeup import Closeup, exponent_range
 from dumpscope.inspecting.views import FileView, OpView, View
 from dumpscope.model import Finding, OpRecord, OverflowRecord, OverflowUnit, TensorSummary
+from dumpscope.naming import is_archive_name
 from dumpscope.overflow import describe_status
 from dumpscope.reporters.cells import shorten, wrap
 from dumpscope.reporters.exponents import draw_exponents
@@ -93,7 +94,8 @@ class _Page:
         yield f"{self._label('file')}  {self._safe(file.path)}"
         yield f"  {self._head('reader')} {self._safe(reader)}{self._comma}{size}"
         if not file.known:
-            yield from self._wrapped(self._phrase("unknown_format"), 2)
+            packed = is_archive_name(os.path.basename(file.path))
+            yield from self._wrapped(self._phrase("archive" if packed else "unknown_format"), 2)
         for op in file.ops:
             yield ""
             yield from self._op(op, view)

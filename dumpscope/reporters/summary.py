@@ -37,6 +37,7 @@ _HEADLINES = {
 # Notes that say that something was not looked at; the others are only worth knowing.
 _UNCHECKED_NOTES = frozenset(
     {
+        "archives",
         "interrupted",
         "nothing_found",
         "partial_steps",

@@ -56,6 +56,7 @@ PHRASES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "其他工具写出的统计值：文件中没有数值",
         ),
         "unchecked": ("NOT CHECKED", "未检查"),
+        "archive": ("is an archive: unpack it first", "是压缩包：请先解压"),
         "unknown_format": (
             "no reader knows this file; `dumpscope readers` lists the formats",
             "没有读取器认识此文件；`dumpscope readers` 列出支持的格式",

@@ -102,6 +102,11 @@ NOTES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "{count:file,files} of no known format not read; `dumpscope readers` lists the formats",
             "{count} 个文件格式未知，未读取；`dumpscope readers` 列出支持的格式",
         ),
+        "archives": (
+            "{count:archive was,archives were} not looked into[, the first is {path}]: to have a "
+            "dump in it read, unpack it first",
+            "{count} 个压缩包未读取[，第一个是 {path}]：如其中有转储，请先解压再扫描",
+        ),
         "unchecked": (
             "{count:tensor,tensors} could not be checked: unchecked is not clean",
             "{count} 个张量无法检查：未检查不等于正常",
