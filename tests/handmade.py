@@ -36,20 +36,19 @@ class Dump:
         *,
         step: int = 0,
         late_us: int = 0,
+        name: str = "",
     ) -> None:
         """Write one execution; `late_us` is how far the device's clock goes ahead."""
+        name = name or f"{op_type}_op"
         number = len(self.written) + 1
         folder = self.root / "20251129120000" / str(device) / "net" / "1" / str(step)
         folder.mkdir(parents=True, exist_ok=True)
-        path = (
-            folder
-            / f"{op_type}.{op_type}_op.{number}.1.{self.started_us + late_us + 1000 * number}"
-        )
+        path = folder / f"{op_type}.{name}.{number}.1.{self.started_us + late_us + 1000 * number}"
         path.write_bytes(
             builders.dump_file(
                 [encode(array) for array in inputs],
                 [encode(array) for array in outputs],
-                op_name=f"{op_type}_op",
+                op_name=name,
             )
         )
         self.written.append(op_type)

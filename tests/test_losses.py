@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def test_without_addresses_an_unread_output_may_have_been_what_was_read(tmp_path
 
 @pytest.mark.parametrize("elsewhere", [{"device": 1}, {"step": 1}, {"late_us": 10**6}])
 def test_what_was_lost_elsewhere_or_later_changes_no_sentence(
-    tmp_path: Path, elsewhere: dict[str, int]
+    tmp_path: Path, elsewhere: dict[str, Any]
 ) -> None:
     dump = Dump(tmp_path / "dump")
     dump.run("Cast", [NUMBERS], [NUMBERS], **elsewhere)

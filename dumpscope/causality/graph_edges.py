@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from dumpscope.causality.dataflow import KnownInput, Lane, Producer, lane_of, sequence_key
-from dumpscope.causality.graphs import GraphIndex, GraphInput, fold_name
+from dumpscope.causality.graphs import GraphIndex, GraphInput, fold_name, whole_names
 from dumpscope.causality.inputs import is_notable, is_rewritten
 from dumpscope.model import Evidence, OpRecord, TensorSummary
 from dumpscope.records import record
@@ -42,10 +42,11 @@ def find_graph_edges(
     """Follow the graph's edges from the inputs of `ops` that are not clean or were not dumped."""
     edges = GraphEdges()
     dumped = {fold_name(name): name for name in store.op_names(scan_id)}
+    sliced = {whole for name in dumped for whole in whole_names(name)} - dumped.keys()
     inputs_of: dict[int, list[GraphInput]] = {}
     wanted: set[Place] = set()
     for op in ops:
-        read = graph.inputs_of(op.op_name, dumped)
+        read = graph.inputs_of(op.op_name, dumped, sliced)
         if read is not None:
             inputs_of[op.op_id] = read
             lane = lane_of(op)

@@ -7,15 +7,17 @@ one tensor only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from dumpscope.model import PARAMETER, GraphNode
 from dumpscope.records import record
 from dumpscope.regexes import regex
 
-__all__ = ["GraphIndex", "GraphInput", "fold_name"]
+__all__ = ["GraphIndex", "GraphInput", "fold_name", "whole_names"]
 
 _FOLDED = regex(r"[./\\ ]")
+_SLICE = regex(r"_lxslice[0-9]+")
+_SUBGRAPH = regex(r"_?sgt_graph_[0-9]+$")
 _MOST_STEPS = 64
 
 
@@ -66,7 +68,9 @@ class GraphIndex:
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
-    def inputs_of(self, op_name: str, dumped: Mapping[str, object]) -> list[GraphInput] | None:
+    def inputs_of(
+        self, op_name: str, dumped: Mapping[str, object], sliced: Container[str] = ()
+    ) -> list[GraphInput] | None:
         """What the operator reads, position by position; `None` when the graphs do not know it.
 
         Parameters
@@ -75,25 +79,30 @@ class GraphIndex:
             Its name in the dump.
         dumped
             Folded names (`fold_name`) of the operators in the dump.
+        sliced
+            Folded names that a graph may have for operators of which the dump holds slices
+            (`whole_names`): which of these was read is not known.
         """
         node = self._nodes.get(fold_name(op_name))
         if node is None:
             return None
-        return [self._trace(name, index, dumped) for name, index in node.inputs]
+        return [self._trace(name, index, dumped, sliced) for name, index in node.inputs]
 
     def producers_of(self, name: str) -> list[str]:
         """Folded names of what the operator reads, dumped or not."""
         node = self._nodes.get(fold_name(name))
         return [] if node is None else [fold_name(producer) for producer, _ in node.inputs]
 
-    def _trace(self, name: str, index: int, dumped: Mapping[str, object]) -> GraphInput:
+    def _trace(
+        self, name: str, index: int, dumped: Mapping[str, object], sliced: Container[str]
+    ) -> GraphInput:
         direct = True
         for _ in range(_MOST_STEPS):
             folded = fold_name(name)
             if folded in dumped:
                 return GraphInput(name, index, direct)
             node = self._nodes.get(folded)
-            if node is None:
+            if node is None or folded in sliced:
                 return GraphInput(None, direct=direct)
             if not node.inputs:
                 return GraphInput(None, direct=direct, outside=True, source=node.name)
@@ -107,6 +116,14 @@ class GraphIndex:
 def fold_name(name: str) -> str:
     """A name as it stands in file names, where dots, slashes and spaces became `_`."""
     return _FOLDED.sub("_", name)
+
+
+def whole_names(folded: str) -> set[str]:
+    """What a graph may call the operator of which the dump names a slice (FFTS+)."""
+    if "_lxslice" not in folded and "sgt_graph_" not in folded:
+        return set()  # most names, and quicker
+    whole = _SLICE.sub("", folded)
+    return {whole, _SUBGRAPH.sub("", whole)} - {folded}
 
 
 def _refines(node: GraphNode, known: GraphNode) -> bool:
