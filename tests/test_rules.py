@@ -445,7 +445,7 @@ def test_every_rule_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert f"\n{name} (built-in): " in listed
     assert "\ntail (mine.toml): the tail of the schedule\n" in listed
     assert "condition: receive_buffer" in listed
-    assert "\nreceive_buffer (built-in): 即将由接收算子" in run("checks", "--lang", "zh").out
+    assert "\nreceive_buffer（内置）：即将由接收算子" in run("checks", "--lang", "zh").out
 
 
 def test_what_is_expected_stands_in_every_report(
