@@ -303,9 +303,12 @@ def test_an_interrupt_leaves_the_cluster_alone(tmp_path: Path, cluster: Cluster)
         stderr=subprocess.PIPE,
         text=True,
     ) as scan:
-        cluster.gate.await_worker()
-        scan.send_signal(signal.SIGINT)
-        _, said = scan.communicate(timeout=PATIENCE_S)
+        try:
+            cluster.gate.await_worker()
+            scan.send_signal(signal.SIGINT)
+            _, said = scan.communicate(timeout=PATIENCE_S)
+        finally:
+            scan.kill()  # else a failure would wait for it
     workers = len(cluster.client.nthreads())
     cluster.gate.open()
     assert scan.returncode == 130, said
@@ -351,9 +354,12 @@ def test_an_interrupt_of_the_terminal_ends_a_cluster_on_this_machine(
         text=True,
         start_new_session=True,
     ) as scan:
-        gate.await_worker()
-        os.killpg(scan.pid, signal.SIGINT)  # as a terminal sends it: to the workers too
-        _, said = scan.communicate(timeout=PATIENCE_S)
+        try:
+            gate.await_worker()
+            os.killpg(scan.pid, signal.SIGINT)  # as a terminal sends it: to the workers too
+            _, said = scan.communicate(timeout=PATIENCE_S)
+        finally:
+            scan.kill()
     gate.close()
     assert scan.returncode == 130, said
     assert said.strip().startswith("dumpscope: interrupted; what was read so far is kept")
