@@ -16,9 +16,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from dumpscope.conclude import check_files
 from dumpscope.errors import OptionsError, StoreError
 from dumpscope.importable import Part
 from dumpscope.model import DumpFile, FileResult, Place, ReadFailure, Remark, ScanOptions
+from dumpscope.ranks.rankview import check_rank_options
 from dumpscope.records import record
 from dumpscope.roots import common_root, is_inside, join, relative_to
 from dumpscope.store import Store
@@ -57,7 +59,7 @@ def import_parts(store: Store, parts: Sequence[Part], ranks: Mapping[str, Any]) 
     if not parts:
         raise OptionsError("nothing to import: name stores or scan documents")
     options, said = _join_options(parts, ranks)
-    _check_files(options)
+    _check_options(options, ranks)
     root, placed = _place_parts(parts)
     started = time.monotonic()
     sources = [source for part in placed for source in part.sources]
@@ -155,15 +157,20 @@ def _join_options(
     return options, said
 
 
-def _check_files(options: ScanOptions) -> None:
-    """Refuse options that name files of another machine, before anything is copied."""
+def _check_options(options: ScanOptions, given: Mapping[str, Any]) -> None:
+    """Refuse what the new scan could not be concluded with, before anything is copied.
+
+    `given` are the options of this call; others may name files of another machine.
+    """
     for name, option in _FILES_OF_OPTIONS:
         path = getattr(options, name)
-        if path is not None and not os.path.exists(path):
+        if path is not None and given.get(name) is None and not os.path.exists(path):
             raise OptionsError(
                 f"{path}: the first scan was asked for with {option}, and that file is not here; "
                 "copy it to this place, or name another scan first"
             )
+    check_rank_options(options)
+    check_files(options)
 
 
 def _join_totals(parts: Sequence[Part]) -> dict[str, object]:

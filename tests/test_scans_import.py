@@ -266,6 +266,23 @@ def test_options_that_name_files_of_another_machine_are_refused(tmp_path: Path) 
     assert stored_scans(Path("union.db")) == []
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "the rank map cannot be read: No such file"), ('{"a": 1}', "rank 'a'")],
+)
+def test_a_rank_map_that_is_wrong_leaves_no_scan(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    nodes = split_nodes(REDUCED, tmp_path / "disks", {"a": (0,)})
+    run("scan", nodes[0], "--store", "a.db")
+    if content is not None:
+        Path("map.json").write_text(content)
+    ended = run("scans", "import", "a.db", "--store", "union.db", "--rank-map", "map.json")
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+    assert stored_scans(Path("union.db")) == []
+
+
 def test_documents_become_records_again(tmp_path: Path) -> None:
     write_job(tmp_path / "job")
     nodes = split_nodes(tmp_path / "job" / RUN, tmp_path, {"a": (0, 1), "b": (2, 3)})
