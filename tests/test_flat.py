@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dumpscope.model import Scan
+from dumpscope.reporters.document import build_document
 from dumpscope.reporters.flat import CsvReporter, format_cell, write_table
 from dumpscope.reporters.tables import TABLES, Cell
 from scan_samples import HOSTILE_NAMES, clean_scan, large_scan, named_scan, overflow_scan
@@ -70,6 +71,21 @@ def test_the_file_reads_back_cell_by_cell() -> None:
     assert rows[0]["timestamp"] == "1764417600003145"
     assert rows[0]["shape"] == "[2, 32, 32]"
     assert rows[1]["subnormal"] == ""
+
+
+def test_columns_are_named_as_the_keys_of_the_document() -> None:
+    finding = build_document(overflow_scan())["findings"][0]
+    parts = {"tensors", "overflow", "reason_parameters"}  # what becomes columns of its own
+    keys = finding.keys() - parts | finding["tensors"][0].keys()
+    keys |= {f"overflow_{key}" for key in finding["overflow"]}
+    (row, _) = read(write(overflow_scan()))
+    assert row.keys() <= keys
+    promised = "rank verdict severity known step device global_rank device_id host run op_type"
+    promised += " op_name task_id stream_id timestamp file reason reason_code evidence stack"
+    promised += " role index dtype layout shape nan posinf neginf saturated near_limit subnormal"
+    promised += " zero padding_nonfinite min max mean std rms l2 first_bad bad_box checked"
+    promised += " overflow_kind overflow_status overflow_bits overflow_confirmed overflow_file"
+    assert row.keys() >= set(promised.split())
 
 
 def test_lines_end_as_rfc_4180_wants() -> None:
