@@ -312,6 +312,36 @@ def test_inputs_and_outputs_of_a_communication_operator_are_one_execution(tmp_pa
     assert finding.verdict.value == "received"
 
 
+def looks_skipped(root: Path) -> list[bool]:
+    """Whether the reason of each finding says that a loss scaler would skip the step."""
+    told = [render(finding.reason) for finding in scan(root).findings]
+    return ["would skip this step" in text for text in told]
+
+
+@pytest.mark.parametrize(
+    "check",
+    ["NPUGetFloatStatusV2", "NPUAllocFloatStatus", "NPUClearFloatStatus", "AllFinite",
+     "aclnnNonFiniteCheckOp", "_amp_foreach_non_finite_check_and_unscale_", "DynamicLossScale"],
+)  # fmt: skip
+def test_gradients_that_a_loss_scaler_checks_are_found_and_called_skipped(
+    tmp_path: Path, check: str
+) -> None:
+    write_op(tmp_path, "ReluGrad", 1, [FINITE], [INFINITE])
+    assert looks_skipped(tmp_path) == [False]
+    write_op(tmp_path, check, 2, [FINITE], [FINITE])
+    assert looks_skipped(tmp_path) == [True]
+    # Trouble in forward is no matter of the scale, wherever it comes in the step.
+    write_op(tmp_path, "Log", 3, [FINITE], [INFINITE])
+    assert looks_skipped(tmp_path) == [False, False]
+
+
+@pytest.mark.parametrize("check", ["IsFinite", "Mul"])
+def test_what_checks_no_gradients_skips_nothing(tmp_path: Path, check: str) -> None:
+    write_op(tmp_path, "ReluGrad", 1, [FINITE], [INFINITE])
+    write_op(tmp_path, check, 2, [FINITE], [FINITE])
+    assert looks_skipped(tmp_path) == [False]
+
+
 def test_archives_are_to_be_unpacked(tmp_path: Path) -> None:
     write_op(tmp_path, "Mul", 1, [FINITE], [FINITE])
     for name in ("a.log", "b.tar.gz", "c.zip"):

@@ -22,8 +22,7 @@ _SOURCES = regex(
 _STATE = regex(r"^(refdata|variable|variablev2|varhandleop|readvariableop|parameter)$")
 _BACKWARD = regex(r"(grad|backward|backprop)(v[0-9]+|input|filter|bias|d)*$")
 _GRADIENT_CHECKS = regex(
-    r"(getfloatstatus|npugetfloatstatus|clearfloatstatus|allfinite|lossscale|checkoverflow|"
-    r"amp_?foreach_?non_?finite|foreachnonfinite|foreach_non_finite)"
+    r"(floatstatus|allfinite|lossscale|checkoverflow|nonfinitecheck|foreachnonfinite)"
 )
 
 
