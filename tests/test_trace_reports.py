@@ -295,6 +295,26 @@ def test_the_document_holds_nodes_and_edges() -> None:
     assert [(o["op_name"], o["rule"]) for o in document["aside"]] == [("net/mask2", "mask-fill")]
 
 
+@pytest.mark.parametrize(
+    ("change", "count", "nan", "saturated"),
+    [({"from_statistics": True}, 32, 8, None), ({"dumped": False}, None, None, None)],
+)
+def test_what_is_not_known_of_a_tensor_is_null(
+    change: dict[str, Any], count: int | None, nan: int | None, saturated: int | None
+) -> None:
+    scan = scan_of_verdicts()
+    (start, *rest) = scan.findings
+    assert start.deciding is not None
+    tensors = list(start.op.tensors)
+    tensor = tensors[start.deciding]
+    stats = replace(tensor.stats, min=None, max=None)
+    tensors[start.deciding] = replace(tensor, stats=stats, **change)
+    start = replace(start, op=replace(start.op, tensors=tuple(tensors)))
+    nodes = build_trace_document(build_trace(replace(scan, findings=(start, *rest))))["nodes"]
+    (found,) = (node["tensor"] for node in nodes if node["part"] == "start")
+    assert (found["count"], found["nan"], found["saturated"]) == (count, nan, saturated)
+
+
 def test_a_cut_document_says_so_and_its_edges_stay_inside() -> None:
     document = document_of(wide_scan(3000))
     assert document["truncated"] == 2001

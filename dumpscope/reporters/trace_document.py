@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from dumpscope.model import Finding, OpRecord, TensorSummary
 from dumpscope.reporters.json_lines import dump_lines
+from dumpscope.reporters.tables import known_stats
 from dumpscope.reporters.trace_labels import deciding_tensor
 from dumpscope.reporters.trace_summary import summarize_trace
 from dumpscope.tracing.folding import rate_nodes
@@ -114,7 +115,7 @@ def _build_op(op: OpRecord, finding: Finding | None) -> dict[str, Json]:
 def _build_tensor(tensor: TensorSummary | None) -> dict[str, Json] | None:
     if tensor is None:
         return None
-    stats = tensor.stats
+    stats = known_stats(tensor)
     return {
         "role": tensor.role,
         "index": tensor.index,
