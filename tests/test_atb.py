@@ -114,7 +114,7 @@ def test_a_scalar_has_no_dims() -> None:
 def test_a_cut_off_tensor_is_checked_as_far_as_it_goes() -> None:
     content = atb_bytes(bytes(16), dims=(8,))[:-5]
     op, faults = read_op(READER, MemorySource(content, "intensor0.bin"))
-    assert op.tensors[0].missing_bytes == 6
+    assert op.tensors[0].missing_bytes == 5
     assert [type(fault) for fault in faults] == [TruncatedDumpError]
 
 

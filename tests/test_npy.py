@@ -292,11 +292,13 @@ def test_a_truncated_array_is_checked_as_far_as_it_goes() -> None:
     execution, faults = read_op(READER, MemorySource(content, "cut.npy"))
     (tensor,) = execution.tensors
     (fault,) = faults
-    assert tensor.missing_bytes == 8
+    assert tensor.missing_bytes == 6
     assert tensor.data is not None
     assert tensor.data.nbytes == 8
     assert isinstance(fault, TruncatedDumpError)
     assert fault.offset == len(content)
+    assert "expected 16 bytes" in fault.message
+    assert "found 6 fewer" in fault.message
     with pytest.raises(DumpReadError):
         tensor.load()
 

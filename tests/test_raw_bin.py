@@ -66,7 +66,7 @@ def test_types_that_are_not_known_are_unchecked(word: str, reason: str) -> None:
 def test_too_few_and_too_many_bytes() -> None:
     name = f"{DUMP}.output.0.2_2.float32.ND.bin"
     op, faults = read_op(READER, MemorySource(bytes(10), name))
-    assert op.tensors[0].missing_bytes == 8
+    assert op.tensors[0].missing_bytes == 6
     assert [type(fault) for fault in faults] == [TruncatedDumpError]
     op, faults = read_op(READER, MemorySource(bytes(20), name))
     assert op.tensors[0].notes == ("surplus_bytes:4",)

@@ -64,7 +64,8 @@ def record_of_array(
     Returns
     -------
     TensorRecord
-        `missing_bytes` counts bytes of its dtype.
+        `missing_bytes` counts what the file lacks, in bytes of its dtype where it is stored as
+        another one.
     """
     dtype = stored.dtype
     count = geometry.stored_count
@@ -75,9 +76,9 @@ def record_of_array(
     unchecked = stored.unchecked
     missing = 0
     if present < needed:
+        missing = needed - present
         present -= present % unit
         unchecked = unchecked or (None if present else "truncated")
-        missing = needed - present
         if stored.convert is not None:
             missing = dtype.nbytes(count) - dtype.nbytes(present // unit)
     elif available > needed and unit:
