@@ -4,14 +4,13 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import Distribution, entry_points
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 import dumpscope
-from dumpscope.installed import OwnPoint, find_points
+from dumpscope.installed import OwnPoint
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,80 +41,98 @@ def install(site: Path, folder: str, points: str | None) -> None:
         (info / "entry_points.txt").write_text(points)
 
 
+# In a program of its own: other tests import what replaces the finders of packages.
+LIST = """
+import json, sys
+from importlib.metadata import entry_points
+from dumpscope.installed import find_points
+class Finder:
+    find_spec = find_distributions = staticmethod(lambda *_: ())
+sys.path[:], group = json.loads(sys.argv[1]), sys.argv[2]
+if sys.argv[3:]:
+    sys.meta_path.append(Finder)
+found = [[type(p).__name__, p.name, p.value, getattr(p, "version", "")] for p in find_points(group)]
+print(json.dumps([found, [[p.name, p.value] for p in entry_points(group=group)]]))
+"""
+
+
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of packages: dumpscope 9.8, and two that have no plugins."""
+def site(tmp_path: Path) -> Path:
+    """A folder of packages: dumpscope 9.8, and some that have no plugins."""
     site = tmp_path / "site"
     install(site, "dumpscope-9.8.dist-info", OWN)
     install(site, "plain-1.0.dist-info", None)
     install(site, "program-1.0.dist-info", "[console_scripts]\nprogram = program:main\n")
     (site / "old.egg-info").write_text("Metadata-Version: 1.0\nName: old\nVersion: 1\n")
-    monkeypatch.setattr(sys, "path", [str(site), str(tmp_path / "missing")])
     return site
 
 
+def list_points(
+    *path: Path, group: str = GROUP, finder: bool = False
+) -> tuple[list[list[str]], list[list[str]]]:
+    """What is found on a path: kind, name, value and version; and names and values by importlib."""
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-c", LIST, json.dumps([*map(str, path), "/missing"]), group),
+            *(["finder"] if finder else []),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, told = json.loads(ended.stdout)
+    return found, told
+
+
 def test_own_points_are_those_that_importlib_finds(site: Path) -> None:
-    found = list(find_points(GROUP))
+    found, told = list_points(site)
     assert found == [
-        OwnPoint("first", "json:dumps", GROUP, "9.8"),
-        OwnPoint("second", "json.decoder:JSONDecoder", GROUP, "9.8"),
+        ["OwnPoint", "first", "json:dumps", "9.8"],
+        ["OwnPoint", "second", "json.decoder:JSONDecoder", "9.8"],
     ]
-    told = entry_points(group=GROUP)
-    assert {(p.name, p.value) for p in found} == {(p.name, p.value) for p in told}
-    assert [p.load() for p in found] == [json.dumps, json.JSONDecoder]
-    assert [p.name for p in find_points("dumpscope.reporters")] == ["third"]
-    assert list(find_points("dumpscope.checks")) == []
+    assert sorted(told) == [point[1:3] for point in found]
+    assert [point[1] for point in list_points(site, group="dumpscope.reporters")[0]] == ["third"]
+    assert list_points(site, group="dumpscope.checks")[0] == []
 
 
-class Finder:
-    """Finds packages in a way of its own: none."""
-
-    @staticmethod
-    def find_spec(*_: object) -> None:
-        return None
-
-    @staticmethod
-    def find_distributions(*_: object) -> Iterator[Distribution]:
-        return iter(())
+def test_a_point_loads_what_it_names() -> None:
+    assert OwnPoint("second", "json.decoder:JSONDecoder", GROUP, "9.8").load() is json.JSONDecoder
 
 
-def add_plugin(site: Path) -> None:
+def add_plugin(site: Path) -> list[Path]:
     install(site, "other-1.0.dist-info", "[dumpscope.readers]\nother = json:load\n")
+    return [site]
 
 
-def add_old_plugin(site: Path) -> None:
+def add_old_plugin(site: Path) -> list[Path]:
     install(site, "other.egg-info", "[dumpscope.readers]\nother = json:load\n")
+    return [site]
 
 
-def install_again(site: Path) -> None:
+def install_again(site: Path) -> list[Path]:
     install(site.parent / "again", "dumpscope-9.7.dist-info", OWN)
-    sys.path.append(str(site.parent / "again"))
+    return [site, site.parent / "again"]
 
 
-def install_for_developing(site: Path) -> None:
+def install_for_developing(site: Path) -> list[Path]:
     install(site.parent / "source", "dumpscope.egg-info", OWN)
-    sys.path.append(str(site.parent / "source"))
+    return [site, site.parent / "source"]
 
 
-def add_archive(site: Path) -> None:
+def add_archive(site: Path) -> list[Path]:
     with zipfile.ZipFile(site.parent / "more.zip", "w") as archive:
         archive.writestr("other-1.0.dist-info/METADATA", "Name: other\nVersion: 1.0\n")
-        archive.writestr(
-            "other-1.0.dist-info/entry_points.txt", "[dumpscope.readers]\nz = json:load\n"
-        )
-    sys.path.append(str(site.parent / "more.zip"))
+        points = "[dumpscope.readers]\nz = json:load\n"
+        archive.writestr("other-1.0.dist-info/entry_points.txt", points)
+    return [site, site.parent / "more.zip"]
 
 
-def add_egg(site: Path) -> None:
+def add_egg(site: Path) -> list[Path]:
     info = site / "other-1.0.egg" / "EGG-INFO"
     info.mkdir(parents=True)
     (info / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: other\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[dumpscope.readers]\negg = json:load\n")
-    sys.path.append(str(info.parent))
-
-
-def add_finder(site: Path) -> None:
-    sys.meta_path.append(Finder)
+    return [site, info.parent]
 
 
 @pytest.mark.parametrize(
@@ -127,20 +144,22 @@ def add_finder(site: Path) -> None:
         (install_for_developing, ["first", "second"]),
         (add_archive, ["first", "second", "z"]),
         (add_egg, ["egg", "first", "second"]),
-        (add_finder, ["first", "second"]),
     ],
 )
 def test_where_more_may_be_there_importlib_is_asked(
-    site: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], None],
-    names: Sequence[str],
+    site: Path, change: Callable[[Path], list[Path]], names: Sequence[str]
 ) -> None:
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    change(site)
-    found = list(find_points(GROUP))
-    assert sorted({point.name for point in found}) == names
-    assert not any(isinstance(point, OwnPoint) for point in found)
+    found, _ = list_points(*change(site))
+    assert sorted({point[1] for point in found}) == names
+    assert {point[0] for point in found} == {"EntryPoint"}
+
+
+def test_a_finder_of_somebodys_own_is_asked_through_importlib(site: Path) -> None:
+    found, _ = list_points(site, finder=True)
+    assert sorted(point[:2] for point in found) == [
+        ["EntryPoint", "first"],
+        ["EntryPoint", "second"],
+    ]
 
 
 def test_readers_load_without_numpy_and_importlib_metadata(tmp_path: Path) -> None:
