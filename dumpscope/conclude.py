@@ -279,7 +279,10 @@ def _check_filters(store: Store, scan_id: str, options: ScanOptions) -> None:
         words = [f"--step {step}" for step in options.steps]
         words += [f"--rank {rank}" for rank in options.ranks]
         words += [f"--op {glob}" for glob in options.op_globs]
-        raise OptionsError(f"no operator of this scan matches {' '.join(words)}")
+        raise OptionsError(
+            f"no operator of this scan matches {' '.join(words)}; what was read is kept: dumpscope "
+            "report with other filters goes on from there"
+        )
 
 
 def _find_history(store: Store, scan_id: str, findings: Sequence[Finding]) -> tuple[OpRecord, ...]:

@@ -15,7 +15,10 @@ def check_run(options: ScanOptions, jobs: Mapping[str, str]) -> None:
     """Raise `OptionsError` when `--run` names a run that is not among `jobs` (run -> job)."""
     if options.run not in ("all", "latest") and jobs and options.run not in jobs:
         there = ", ".join(sorted(jobs))
-        raise OptionsError(f"--run {options.run}: no such run; there are {there}")
+        raise OptionsError(
+            f"--run {options.run}: no such run; there are {there}; what was read is kept: "
+            "dumpscope report --run all goes on from there"
+        )
 
 
 def select_findings(

@@ -188,6 +188,15 @@ def test_wrong_usage_is_2_and_says_what_is_wrong(
     assert "Traceback" not in ended.err
 
 
+def test_after_a_filter_that_nothing_passes_a_report_with_another_one_goes_on(bad: Path) -> None:
+    ended = run("scan", bad, "--op", "nonsense*")
+    assert (ended.status, ended.out) == (2, "")
+    assert "what was read is kept: dumpscope report with other filters" in ended.err
+    ended = run("report", "--csv", "-", "--op", "*")
+    assert (ended.status, ended.err) == (0, "")
+    assert len(ended.out.splitlines()) > 1
+
+
 @pytest.mark.parametrize("option", ["--baseline", "--rules", "--rank-map"])
 def test_files_of_options_are_read_before_the_dump(bad: Path, option: str) -> None:
     """Else hours go by, and the newest scan is one that no report can be written of."""
