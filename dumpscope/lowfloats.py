@@ -24,9 +24,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dumpscope.dtypes import dtype_named
+from dumpscope.lazy_numpy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

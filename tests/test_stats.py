@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -18,6 +19,8 @@ from dumpscope.dtypes import dtype_named
 from dumpscope.errors import UnsupportedDtypeError
 from dumpscope.layouts import plain, plan_geometry
 from dumpscope.model import StatsLevel, TensorStats
+from dumpscope.stats.floatcodes import FLOAT_CODES
+from dumpscope.stats.inspection import mask_constants
 from dumpscope.stats.measuring import exponent_histogram, measure
 from streamed_bytes import StreamedBytes
 from tensor_checks import check, encode, interesting_codes, pack, some_codes
@@ -189,3 +192,32 @@ def test_exponents(data: st.DataObject) -> None:
             expected[exponent] = expected.get(exponent, 0) + 1
     found = exponent_histogram(StreamedBytes(raw, 7), dtype_named(name), plain((count,)))
     assert found == sorted(expected.items())
+
+
+# What masks are made of: the minima of float16, bfloat16 and float32, and round numbers.
+MASKS = (-65504.0, -3.3895313892515355e38, -3.39e38, -3.40e38, -3.4028234663852886e38)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_constants_of_masks_are_those_that_numpy_rounds_to(name: str) -> None:
+    stored = np.dtype(getattr(ml_dtypes, name, name))
+    wanted = np.array(MASKS)
+    with np.errstate(over="ignore"):
+        ways = [wanted.astype(stored), wanted.astype(np.float32).astype(stored)]
+    found = np.concatenate(ways).astype(np.float64)
+    lowest = {"float16": -65504.0, "bfloat16": -(2 - 2.0**-7) * 2.0**127}
+    lowest |= {"float32": -(2 - 2.0**-23) * 2.0**127, "float64": -sys.float_info.max}
+    assert mask_constants(dtype_named(name)) == {*found[np.isfinite(found)].tolist(), lowest[name]}
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_codes_have_the_values_that_numpy_gives_them(name: str) -> None:
+    stored = np.dtype(getattr(ml_dtypes, name, name))
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        values = codes.view(stored).astype(np.float64)
+    finite = np.flatnonzero(np.isfinite(values))
+    kind = FLOAT_CODES[name]
+    assert [kind.value_of(code) for code in finite.tolist()] == values[finite].tolist()
+    assert finite.size == 2 * kind.nonfinite
+    assert values[kind.limit] == values[finite].max()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
+from dumpscope.lazy_numpy import np
 from dumpscope.lowfloats import MIN_NORMAL, code_values, pack_unit, unpack_codes
 from dumpscope.stats.floatcodes import COMPONENT_OF, FLOAT_CODES, FloatCodes
 from dumpscope.stats.padding import Tile
@@ -36,14 +35,12 @@ class Data(Protocol):
     def blocks(self) -> Iterator[memoryview]: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Encoding:
     """How the elements of one type are looked at.
 
     Attributes
     ----------
-    codes
-        The integer type that one element, or one component of it, is read as.
     lanes
         Components of an element: 2 for complex types.
     kind
@@ -53,10 +50,19 @@ class Encoding:
     """
 
     dtype: Dtype
-    codes: np.dtype[Any]
     lanes: int
     kind: FloatCodes | None
     values: npt.NDArray[np.float64] | None
+
+    @cached_property
+    def codes(self) -> np.dtype[Any]:
+        """The integer type that one element, or one component of it, is read as."""
+        if self.kind is not None:
+            return self.kind.unsigned
+        if self.dtype.bits <= 8:
+            return np.dtype(np.uint8)
+        assert self.dtype.numpy is not None
+        return self.dtype.numpy
 
     @property
     def unit_bytes(self) -> int:
@@ -153,14 +159,11 @@ def _make_encoding(dtype: Dtype) -> Encoding:
     if dtype.kind == "complex":
         kind: FloatCodes | None = COMPONENT_OF[dtype.name]
         assert kind is not None
-        return Encoding(dtype, kind.unsigned, 2, kind, None)
+        return Encoding(dtype, 2, kind, None)
     kind = FLOAT_CODES.get(dtype.name)
     if kind is not None:
-        return Encoding(dtype, kind.unsigned, 1, kind, values)
-    if dtype.bits <= 8:
-        return Encoding(dtype, np.dtype(np.uint8), 1, None, values)
-    assert dtype.numpy is not None
-    return Encoding(dtype, dtype.numpy, 1, None, None)
+        return Encoding(dtype, 1, kind, values)
+    return Encoding(dtype, 1, None, values)
 
 
 def stream_codes(

@@ -12,9 +12,8 @@ import math
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from dumpscope import kernel
+from dumpscope.lazy_numpy import np
 from dumpscope.records import record
 from dumpscope.stats.floatcodes import Extremes, FloatCodes
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dumpscope.dtypes import dtype_named
+from dumpscope.lazy_numpy import np
 from dumpscope.lowfloats import MIN_NORMAL, code_values
 
 if TYPE_CHECKING:
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["COMPONENT_OF", "FLOAT_CODES", "Extremes", "FloatCodes"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FloatCodes:
     """The bit patterns ("codes") of one float type.
 
     Attributes
     ----------
-    signed, unsigned
-        Integer types of the same width. A type without sign has the unsigned one twice.
     sign
         The sign bit; beyond all codes for a type without one.
     magnitude
@@ -45,8 +43,6 @@ class FloatCodes:
 
     name: str
     bits: int
-    signed: np.dtype[Any]
-    unsigned: np.dtype[Any]
     sign: int
     magnitude: int
     nonfinite: int
@@ -54,7 +50,28 @@ class FloatCodes:
     limit: int
     smallest_normal: int
     value_of: Callable[[int], float]
-    numpy: np.dtype[Any]
+
+    @cached_property
+    def signed(self) -> np.dtype[Any]:
+        """The signed integers of the same width; the unsigned ones for a type without sign."""
+        return np.dtype(f"<i{self.bits // 8}") if self.has_sign else self.unsigned
+
+    @cached_property
+    def unsigned(self) -> np.dtype[Any]:
+        """The unsigned integers of the same width."""
+        return np.dtype(f"<u{self.bits // 8}")
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy or ml_dtypes type."""
+        found = dtype_named(self.name).numpy
+        assert found is not None
+        return found
+
+    @property
+    def has_sign(self) -> bool:
+        """Whether values can be negative."""
+        return self.sign < 1 << self.bits
 
     def code_of(self, value: float) -> int:
         """Return the code of a value rounded to this type."""
@@ -92,35 +109,17 @@ def _ieee_value(pack: str, unpack: str) -> Callable[[int], float]:
     return value_of
 
 
-def _looked_up(codes: str, floats: npt.DTypeLike) -> Callable[[int], float]:
-    """Return the `value_of` of a 16-bit type: a table, made when it is first needed."""
-    table: list[float] = []
-
-    def value_of(code: int) -> float:
-        if not table:
-            every = np.arange(1 << 16, dtype=codes)
-            with np.errstate(invalid="ignore"):  # signalling NaN
-                table.extend(every.view(floats).astype(np.float64).tolist())
-        return table[code]
-
-    return value_of
+def _bfloat16_value(code: int) -> float:
+    """Decode the upper half of a float32."""
+    return float(struct.unpack("<f", struct.pack("<I", code << 16))[0])
 
 
-def _ieee(
-    name: str,
-    bits: int,
-    fraction_bits: int,
-    scalar: npt.DTypeLike,
-    value_of: Callable[[int], float],
-) -> FloatCodes:
-    size = bits // 8
+def _ieee(name: str, bits: int, fraction_bits: int, value_of: Callable[[int], float]) -> FloatCodes:
     magnitude = (1 << (bits - 1)) - 1
     infinite = magnitude >> fraction_bits << fraction_bits
     return FloatCodes(
         name,
         bits,
-        np.dtype(f"<i{size}"),
-        np.dtype(f"<u{size}"),
         sign=1 << (bits - 1),
         magnitude=magnitude,
         nonfinite=infinite,
@@ -128,19 +127,7 @@ def _ieee(
         limit=infinite - 1,
         smallest_normal=1 << fraction_bits,
         value_of=value_of,
-        numpy=np.dtype(scalar),
     )
-
-
-def _numpy_type(name: str) -> np.dtype[Any]:
-    found = dtype_named(name).numpy
-    assert found is not None
-    return found
-
-
-def _bfloat16() -> FloatCodes:
-    scalar = _numpy_type("bfloat16")
-    return _ieee("bfloat16", 16, 7, scalar, _looked_up("<u2", scalar))
 
 
 def _of_eight_bits(name: str, nonfinite: int, infinite: int | None) -> FloatCodes:
@@ -150,8 +137,6 @@ def _of_eight_bits(name: str, nonfinite: int, infinite: int | None) -> FloatCode
     return FloatCodes(
         name,
         8,
-        np.dtype(np.int8 if signed else np.uint8),
-        np.dtype(np.uint8),
         sign=0x80 if signed else 0x100,
         magnitude=0x7F if signed else 0xFF,
         nonfinite=nonfinite,
@@ -159,7 +144,6 @@ def _of_eight_bits(name: str, nonfinite: int, infinite: int | None) -> FloatCode
         limit=nonfinite - 1,
         smallest_normal=smallest_normal,
         value_of=values.__getitem__,
-        numpy=_numpy_type(name),
     )
 
 
@@ -188,10 +172,10 @@ class _Codes(Mapping[str, FloatCodes]):
 
 FLOAT_CODES: Mapping[str, FloatCodes] = _Codes(
     {
-        "float16": lambda: _ieee("float16", 16, 10, "<f2", _looked_up("<u2", "<f2")),
-        "bfloat16": _bfloat16,
-        "float32": lambda: _ieee("float32", 32, 23, "<f4", _ieee_value("<I", "<f")),
-        "float64": lambda: _ieee("float64", 64, 52, "<f8", _ieee_value("<Q", "<d")),
+        "float16": lambda: _ieee("float16", 16, 10, _ieee_value("<H", "<e")),
+        "bfloat16": lambda: _ieee("bfloat16", 16, 7, _bfloat16_value),
+        "float32": lambda: _ieee("float32", 32, 23, _ieee_value("<I", "<f")),
+        "float64": lambda: _ieee("float64", 64, 52, _ieee_value("<Q", "<d")),
         "float8_e5m2": lambda: _of_eight_bits("float8_e5m2", 0x7C, 0x7C),
         "float8_e4m3fn": lambda: _of_eight_bits("float8_e4m3fn", 0x7F, None),
         "float8_e8m0fnu": lambda: _of_eight_bits("float8_e8m0fnu", 0xFF, None),

@@ -6,10 +6,11 @@ Where their bad elements are, the digest of their bytes, and whether they look l
 from __future__ import annotations
 
 import hashlib
+import math
+import struct
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from dumpscope.lazy_numpy import np
 from dumpscope.model import MaskPattern
 from dumpscope.stats.elements import Data, Encoding, stream_elements
 from dumpscope.stats.maskbits import MASK_ELEMENTS_MAX, MaskBits
@@ -56,12 +57,27 @@ def _mask_constants(dtype: Dtype) -> frozenset[float]:
     assert dtype.limit is not None
     found = {-dtype.limit}
     if dtype.bits > 8:
-        with np.errstate(over="ignore"):
-            single = np.array(_MASK_CONSTANTS).astype(np.float32).astype(np.float64)
-            wanted = np.concatenate([np.array(_MASK_CONSTANTS), single])
-            rounded = wanted.astype(dtype.numpy).astype(np.float64)
-        found.update(rounded[np.isfinite(rounded)].tolist())
+        singles = (_rounded(value, "float32") for value in _MASK_CONSTANTS)
+        wanted = (*_MASK_CONSTANTS, *(value for value in singles if value is not None))
+        rounded = (_rounded(value, dtype.name) for value in wanted)
+        found.update(value for value in rounded if value is not None)
     return frozenset(found)
+
+
+def _rounded(value: float, dtype: str) -> float | None:
+    """Round to an IEEE type or bfloat16, to even; `None` where that overflows."""
+    if dtype == "float64":
+        return value
+    try:
+        if dtype == "float16":
+            return float(struct.unpack("<e", struct.pack("<e", value))[0])
+        bits = int.from_bytes(struct.pack("<f", value), "little")
+    except OverflowError:
+        return None
+    if dtype == "bfloat16":  # by way of float32
+        bits = bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
+    single = float(struct.unpack("<f", bits.to_bytes(4, "little"))[0])
+    return single if math.isfinite(single) else None
 
 
 def inspect_bad(

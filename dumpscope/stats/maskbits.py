@@ -11,7 +11,7 @@ import hashlib
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
+from dumpscope.lazy_numpy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

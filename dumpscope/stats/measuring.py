@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from dumpscope import kernel
 from dumpscope.errors import UnsupportedDtypeError
+from dumpscope.lazy_numpy import np
 from dumpscope.lowfloats import unpack_codes
 from dumpscope.model import MaskPattern, StatsLevel, TensorStats
 from dumpscope.stats.elements import Data, Encoding, encoding_of, stream_elements

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from dumpscope.lazy_numpy import np
 from dumpscope.stats.elements import Data, Encoding, stream_codes, stream_elements
 from dumpscope.stats.exactstats import Tally, count_large
 from dumpscope.stats.floatcodes import Extremes, FloatCodes

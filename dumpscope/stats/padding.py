@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
-import numpy as np
+from dumpscope.lazy_numpy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from dumpscope.lazy_numpy import np
 from dumpscope.stats.padding import PaddingPattern, Segment
 
 if TYPE_CHECKING:

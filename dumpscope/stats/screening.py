@@ -11,10 +11,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import numpy as np
-
 from dumpscope import kernel
 from dumpscope.dtypes import dtype_named
+from dumpscope.lazy_numpy import np
 from dumpscope.model import TensorStats
 from dumpscope.stats.exactstats import Tally, count_large
 from dumpscope.stats.floatcodes import COMPONENT_OF, FLOAT_CODES, FloatCodes
@@ -39,9 +38,6 @@ SMALL_BYTES = 1 << 16
 """Tensors of up to so many bytes are tried in one call of the kernel first."""
 
 _NO_CODE = 1 << 64
-
-_largest = np.maximum.reduce
-_smallest = np.minimum.reduce
 
 
 @cache
@@ -98,7 +94,7 @@ class FloatScreen:
         Screened or None
             `None` when the tensor is not clean, or its blocks end inside elements.
         """
-        if self._kind.signed is not self._kind.unsigned:
+        if self._kind.has_sign:
             ends = read_extremes(data, total * self._lanes, self._itemsize, self._near)
             if ends is not None:
                 high, _, low, floor = ends
@@ -110,7 +106,7 @@ class FloatScreen:
 
     def _run_blocks(self, data: Data, total: int) -> Screened | None:
         kind = self._kind
-        unsigned, signed, sign = kind.unsigned, kind.signed, kind.sign
+        sign = kind.sign
         itemsize = self._itemsize
         look = kernel.screen
         highest, lowest, floor = -_NO_CODE, -1, _NO_CODE
@@ -125,19 +121,19 @@ class FloatScreen:
             elif not count:
                 continue
             if look is None:
-                codes = np.frombuffer(block, unsigned, count)
-                high = int(_largest(codes.view(signed)))
-                low = int(_largest(codes))
+                codes = np.frombuffer(block, kind.unsigned, count)
+                high = int(np.maximum.reduce(codes.view(kind.signed)))
+                low = int(np.maximum.reduce(codes))
                 least = -1  # not known: it takes a third pass, which is seldom needed
             else:
                 high, _, low, least = look(block, count, itemsize)
-                if signed is unsigned:
+                if not kind.has_sign:
                     high = low
             if high > self._near or low > self._near_negative:
                 if high >= self._bad or low >= self._bad_negative:
                     return None
                 large = Tally() if large is None else large
-                codes = np.frombuffer(block, unsigned, count)
+                codes = np.frombuffer(block, kind.unsigned, count)
                 magnitudes = codes & codes.dtype.type(kind.magnitude)
                 count_large(large, codes, magnitudes, kind, self._near)
             if high > highest:
@@ -145,7 +141,7 @@ class FloatScreen:
             if low > lowest:
                 lowest = low
             if lowest < sign or highest < 0:
-                floor = min(floor, int(_smallest(codes)) if least < 0 else least)
+                floor = min(floor, int(np.minimum.reduce(codes)) if least < 0 else least)
             left -= count
             if not left:
                 break
@@ -167,17 +163,18 @@ class FloatScreen:
 class IntegerScreen:
     """Finds the extremes of tensors of one integer type or of bools."""
 
-    __slots__ = ("_dtype", "_signed", "_truth")
+    __slots__ = ("_itemsize", "_scalar", "_signed", "_truth")
 
     def __init__(self, dtype: Dtype) -> None:
-        assert dtype.numpy is not None
+        assert dtype.scalar is not None
         self._truth = dtype.kind == "bool"
-        self._dtype = np.dtype(np.uint8) if self._truth else dtype.numpy
+        self._scalar = "u1" if self._truth else dtype.scalar
+        self._itemsize = dtype.bits // 8
         self._signed = dtype.kind == "int"
 
     def run(self, data: Data, total: int) -> Screened | None:
         """Look at the first `total` elements; `None` when blocks end inside elements."""
-        itemsize = self._dtype.itemsize
+        itemsize = self._itemsize
         look = kernel.screen
         low: int | None = None
         high: int | None = None
@@ -195,8 +192,8 @@ class IntegerScreen:
             elif not count:
                 continue
             if look is None:
-                values = np.frombuffer(block, self._dtype, count)
-                least, most = int(_smallest(values)), int(_largest(values))
+                values = np.frombuffer(block, self._scalar, count)
+                least, most = int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
             elif self._signed:
                 most, least, _, _ = look(block, count, itemsize)
             else:
@@ -228,7 +225,7 @@ def screen_for(dtype: Dtype, near_limit_share: float) -> FloatScreen | IntegerSc
     kind = FLOAT_CODES.get(dtype.name) or COMPONENT_OF.get(dtype.name)
     if kind is not None:
         screen = FloatScreen(dtype, kind, near_limit_share)
-    elif dtype.kind in ("int", "uint", "bool") and dtype.numpy is not None:
+    elif dtype.kind in ("int", "uint", "bool") and dtype.scalar is not None:
         screen = IntegerScreen(dtype)
     _SCREENS[key] = screen
     return screen
