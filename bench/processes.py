@@ -83,6 +83,25 @@ def median_seconds(
     return statistics.median(seconds)
 
 
+def medians_in_turn(
+    commands: Sequence[Sequence[str]],
+    *,
+    runs: int,
+    before: Callable[[], object],
+) -> list[float]:
+    """Return the median of `runs` runs of each command.
+
+    They run in turn, A B C A B C: a machine that becomes faster or slower does so for all of them,
+    and their ratios hold. `before` is called ahead of each run and not measured.
+    """
+    seconds: list[list[float]] = [[] for _ in commands]
+    for _ in range(runs):
+        for command, measured in zip(commands, seconds, strict=True):
+            before()
+            measured.append(run(command).seconds)
+    return [statistics.median(measured) for measured in seconds]
+
+
 class MemoryWatcher(threading.Thread):
     """Follows the memory of a process and of all that it starts.
 

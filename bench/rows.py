@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bench import dumps
 from bench.formats import measure_formats
 from bench.large_store import measure_large_store
-from bench.processes import MIB, Measured, dumpscope, median_seconds, python, run
+from bench.processes import MIB, Measured, dumpscope, median_seconds, medians_in_turn, python, run
 from bench.table import Row
 
 if TYPE_CHECKING:
@@ -117,11 +117,17 @@ class Bench:
         size = dumps.write_large(root, count=self.sizes.large_files)
         cat = ["sh", "-c", CAT, str(root)]
         run(cat)
-        cat_s = median_seconds(cat, runs=self.sizes.runs)
-        screen_s = self.first_scan_s(root)
-        full_s = self.first_scan_s(root, "--stats", "full", "--jobs", "1")
-        screen_one_s = self.first_scan_s(root, "--jobs", "1")
-        full_two_s = self.first_scan_s(root, "--stats", "full", "--jobs", "2")
+        cat_s, screen_s, full_s, screen_one_s, full_two_s = medians_in_turn(
+            [
+                cat,
+                self.scan(root),
+                self.scan(root, "--stats", "full", "--jobs", "1"),
+                self.scan(root, "--jobs", "1"),
+                self.scan(root, "--stats", "full", "--jobs", "2"),
+            ],
+            runs=self.sizes.runs,
+            before=self.forget,
+        )
         few = min(4, self.sizes.large_files)
         plain_s = median_seconds(python(PLAIN_NUMPY, str(root), str(few)), runs=1)
         plain_rate = size * few / self.sizes.large_files / plain_s / GB
