@@ -6,6 +6,7 @@ preceded by reading it once, so that every program finds it in the page cache.
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import time
@@ -115,6 +116,8 @@ class Bench:
     def large(self) -> list[Row]:
         root = self.folder / "large"
         size = dumps.write_large(root, count=self.sizes.large_files)
+        # What was just written would else go to the disk while the stores of scans do.
+        os.sync()
         cat = ["sh", "-c", CAT, str(root)]
         run(cat)
         cat_s, screen_s, full_s, screen_one_s, full_two_s = medians_in_turn(
@@ -166,6 +169,7 @@ class Bench:
         root = self.folder / "small"
         count = self.sizes.small_files
         dumps.write_small(root, count=count)
+        os.sync()
         loop = python(READ_LOOP, str(root))
         run(loop)
         loop_s = median_seconds(loop, runs=self.sizes.runs)
